@@ -1,5 +1,6 @@
-//! Real kernels with numpy's results: every build of every case below `tests/kernels/`, at the gang width that is chosen
-//! and at each fixed one. A kernel that needs something unsupported fails here: the folder holds none.
+//! Real kernels with numpy's results: every build of every case below `tests/kernels/`, at the gang
+//! width that is chosen and at each fixed one. A kernel that needs something unsupported fails
+//! here: the folder holds none.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

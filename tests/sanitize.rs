@@ -1,4 +1,5 @@
-//! Kernels with and without bugs: what the sanitizers must find in each of them, and nothing else (`tests/sanitize/README.md`).
+//! Kernels with and without bugs: what the sanitizers must find in each of them, and nothing else
+//! (`tests/sanitize/README.md`).
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,4 +1,5 @@
-//! Tidiness: formatting, module docs, sizes, words that have no place in the repository, tables that are generated.
+//! Tidiness: formatting, module docs, sizes, words that have no place in the repository, tables
+//! that are generated.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -129,7 +130,8 @@ const OWNERS: &[(&str, &str)] = &[
     ("corosensei", "runtime"),
 ];
 
-/// A crate of the engine, and the crates of the engine that it may depend on. Tests of a crate may also use `testing`.
+/// A crate of the engine, and the crates of the engine that it may depend on. Tests of a crate may
+/// also use `testing`.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("ir", &[]),
     ("testing", &["ir"]),
@@ -239,7 +241,8 @@ struct Absence {
 }
 
 const ABSENCES: &[Absence] = &[
-    // The instruction tables name no CLIF type, the vectorizer nothing of Cranelift but entity maps.
+    // The instruction tables name no CLIF type, the vectorizer nothing of Cranelift but entity
+    // maps.
     Absence {
         folders: &[
             "frontend",
@@ -356,7 +359,8 @@ fn crates_without_unsafe_forbid_it() {
     );
 }
 
-/// In these crates a `match` over instructions, ops or types decides for all of them; a function that recognizes some says so.
+/// In these crates a `match` over instructions, ops or types decides for all of them; a function
+/// that recognizes some says so.
 #[test]
 fn matches_are_exhaustive() {
     let missing = ["ir", "passes", "vectorize", "codegen"]

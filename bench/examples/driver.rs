@@ -189,7 +189,8 @@ fn calls(session: &Session) {
     record_behind_work(driver, event, stream);
 }
 
-/// Records on a stream that is held up meanwhile, as by a long kernel: each is a command that waits.
+/// Records on a stream that is held up meanwhile, as by a long kernel: each is a command that
+/// waits.
 fn record_behind_work(driver: &Driver, event: Handle, stream: Handle) {
     const RECORDS: u32 = 20_000;
     let gate = Mutex::new(());

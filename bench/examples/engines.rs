@@ -1,13 +1,18 @@
-//! Runs the kernels of PTX files in the interpreter and at every gang width, and compares what they leave in memory, byte for byte.
+//! Runs the kernels of PTX files in the interpreter and at every gang width, and compares what they
+//! leave in memory, byte for byte.
 //!
-//! `cargo run --release -p ptxjit-bench --example engines -- [--rounds N] PATH…` takes files and folders. Every kernel is launched with
-//! a buffer of random and corner values for each 64-bit parameter and small numbers for others: once with a single thread, and
-//! once with [`THREADS`] threads, whose addresses are moved apart: behind each `ld.param.u64` of the kernel's text the thread's number
-//! times [`APART`] is added. Kernels that cannot be launched so are named and passed over.
+//! `cargo run --release -p ptxjit-bench --example engines -- [--rounds N] PATH…` takes files and
+//! folders. Every kernel is launched with a buffer of random and corner values for each 64-bit
+//! parameter and small numbers for others: once with a single thread, and once with [`THREADS`]
+//! threads, whose addresses are moved apart: behind each `ld.param.u64` of the kernel's text the
+//! thread's number times [`APART`] is added. Kernels that cannot be launched so are named and
+//! passed over.
 //!
-//! All engines must agree in every byte, NaNs included. Files that read clocks or numbers of launches are passed over.
+//! All engines must agree in every byte, NaNs included. Files that read clocks or numbers of
+//! launches are passed over.
 //!
-//! A line `// want: out[OFFSET] TYPE = VALUE` in a file is what a single thread must leave in the second buffer.
+//! A line `// want: out[OFFSET] TYPE = VALUE` in a file is what a single thread must leave in the
+//! second buffer.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 

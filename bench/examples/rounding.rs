@@ -1,11 +1,13 @@
-//! Compares rounding in every direction, `.ftz`, `.sat` and `.relu` with exact arithmetic, on random and corner operands.
+//! Compares rounding in every direction, `.ftz`, `.sat` and `.relu` with exact arithmetic, on
+//! random and corner operands.
 //!
-//! `cargo run --release -p ptxjit-bench --example rounding -- [--count N] [--gang N] [--seed N] [NAME…]` runs each instruction on N
-//! triples of operands (a million if nothing else is said), at each gang width and for a small part in the interpreter, and ends with
-//! an error if a result is not the exact one rounded once. NaNs count as equal.
+//! `cargo run --release -p ptxjit-bench --example rounding -- [--count N] [--gang N] [--seed N]
+//! [NAME…]` runs each instruction on N triples of operands (a million if nothing else is said), at
+//! each gang width and for a small part in the interpreter, and ends with an error if a result is
+//! not the exact one rounded once. NaNs count as equal.
 //!
-//! The reference shares nothing with ptxjit: it computes with 128-bit integers and a sticky bit. It is compared with the host's own
-//! operations first, which round to nearest.
+//! The reference shares nothing with ptxjit: it computes with 128-bit integers and a sticky bit. It
+//! is compared with the host's own operations first, which round to nearest.
 //!
 //! The file is long because an example is one file.
 
@@ -62,7 +64,8 @@ struct Mode {
     relu: bool,
 }
 
-/// A number as it is, without a format: `(-1)^neg * (sig + s) * 2^exp` with `0 < s < 1` if sticky and `s = 0` if not.
+/// A number as it is, without a format: `(-1)^neg * (sig + s) * 2^exp` with `0 < s < 1` if sticky
+/// and `s = 0` if not.
 #[derive(Copy, Clone)]
 enum Exact {
     Nan,
@@ -153,7 +156,8 @@ impl Format {
         let sign = if number.neg { self.sign() } else { 0 };
         let unbounded = self.round_at(number, mode.round, i32::MIN);
         if mode.ftz && unbounded.1 + top(unbounded.0) < least + self.man_bits as i32 {
-            // Flushed is what is below the least normal number after it was rounded to the precision of the format.
+            // Flushed is what is below the least normal number after it was rounded to the
+            // precision of the format.
             return sign;
         }
         let (sig, exp) = self.round_at(number, mode.round, least);
@@ -713,7 +717,8 @@ impl Random {
         self.next() % n
     }
 
-    /// All kinds of floats: any bits, few significant bits, corners of the format, and neighbours of `other`.
+    /// All kinds of floats: any bits, few significant bits, corners of the format, and neighbours
+    /// of `other`.
     fn float(&mut self, format: Format, other: u64) -> u64 {
         let sign = self.next() & format.sign();
         let magnitude = format.sign() - 1;

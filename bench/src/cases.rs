@@ -62,7 +62,8 @@ pub(crate) enum Init {
     },
 }
 
-/// Numbers in a row of the sparse matrix, on average; the rows have from half to one and a half times as many.
+/// Numbers in a row of the sparse matrix, on average; the rows have from half to one and a half
+/// times as many.
 pub(crate) const ROW: usize = 16;
 
 /// How an array is used.
@@ -147,7 +148,8 @@ macro_rules! ptx {
 
 const MIB: usize = 1 << 20;
 
-/// Three square matrices, their sizes, the lengths of their rows, and two pointers to memory that Triton's kernels may ask for.
+/// Three square matrices, their sizes, the lengths of their rows, and two pointers to memory that
+/// Triton's kernels may ask for.
 const MATMUL: &[ArgSpec] = &[
     Buf(0),
     Buf(1),

@@ -12,7 +12,8 @@ use crate::race;
 
 /// One compilation, from the text on.
 struct Profile {
-    /// Outline of the module; parsing and translating the kernel; passes and whatever else has no time of its own.
+    /// Outline of the module; parsing and translating the kernel; passes and whatever else has no
+    /// time of its own.
     load: Duration,
     kernel: Duration,
     passes: Duration,

@@ -1,6 +1,7 @@
 //! Contents of arrays: made from seeds, packed into words, compared.
 //!
-//! Arrays are vectors of 64-bit words, little-endian like the device, so that C code finds every element aligned.
+//! Arrays are vectors of 64-bit words, little-endian like the device, so that C code finds every
+//! element aligned.
 
 use crate::cases::{BufferSpec, Check, Dtype, Init, ROW};
 

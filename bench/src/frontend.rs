@@ -1,4 +1,5 @@
-//! What big modules cost: reading the outline of 10 MB, memory, the time to the first launch, checking all bodies.
+//! What big modules cost: reading the outline of 10 MB, memory, the time to the first launch,
+//! checking all bodies.
 //!
 //! Each measurement is a process of its own, because a process remembers its peak of memory.
 
@@ -180,7 +181,8 @@ pub(crate) fn probe_check(path: &PathBuf) -> Result<Value> {
 
 /// Loads the module at `path`, launches `kernel`, and tells what that took as JSON.
 pub(crate) fn probe(path: &PathBuf, kernel: &str) -> Result<Value> {
-    // Before the clock starts: the file is in the cache, the device is there and has computed something.
+    // Before the clock starts: the file is in the cache, the device is there and has computed
+    // something.
     std::io::copy(&mut std::fs::File::open(path)?, &mut std::io::sink())?;
     let device = Device::new()?;
     launch(

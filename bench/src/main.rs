@@ -1,4 +1,5 @@
-//! Compares ptxjit with native C on whole kernels, and measures what big modules cost. See `bench/README.md`.
+//! Compares ptxjit with native C on whole kernels, and measures what big modules cost. See
+//! `bench/README.md`.
 
 #![expect(
     clippy::print_stdout,
@@ -57,7 +58,8 @@ enum Command {
         /// Lanes per vector operation; ptxjit's choice if not given.
         #[arg(long)]
         gang: Option<u32>,
-        /// The code of launches that wait for it, rather than the code that large kernels start with.
+        /// The code of launches that wait for it, rather than the code that large kernels start
+        /// with.
         #[arg(long)]
         eager: bool,
         /// Also write the results here.

@@ -1,4 +1,5 @@
-//! The native versions: `native/*.c`, compiled when the benchmark starts and called in this process.
+//! The native versions: `native/*.c`, compiled when the benchmark starts and called in this
+//! process.
 
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
@@ -40,8 +41,8 @@ impl Native {
             unsafe_code,
             reason = "loading a library is how native code gets into this process"
         )]
-        // SAFETY: the library was just built from our own sources and has no initialisers but those of the C and OpenMP
-        // runtimes, which may run at any time.
+        // SAFETY: the library was just built from our own sources and has no initialisers but those
+        // of the C and OpenMP runtimes, which may run at any time.
         let library = unsafe { Library::new(&library) }?;
         Ok(Native {
             library: ManuallyDrop::new(library),
@@ -89,9 +90,9 @@ impl Native {
             unsafe_code,
             reason = "calling into the library is the point of loading it"
         )]
-        // SAFETY: every `bench_` symbol of the library is an `Entry`. It takes the arguments its case lists in that order and
-        // stays inside the buffers, whose sizes belong to the same case; nobody else touches them during the call, which
-        // leaves no pointer behind.
+        // SAFETY: every `bench_` symbol of the library is an `Entry`. It takes the arguments its
+        // case lists in that order and stays inside the buffers, whose sizes belong to the same
+        // case; nobody else touches them during the call, which leaves no pointer behind.
         unsafe {
             let entry = self.library.get::<Entry>(symbol.as_bytes())?;
             entry(args.as_ptr());

@@ -1,4 +1,5 @@
-//! The ratios as a picture: one bar per kernel on a logarithmic scale, left of the middle where ptxjit is faster than native C.
+//! The ratios as a picture: one bar per kernel on a logarithmic scale, left of the middle where
+//! ptxjit is faster than native C.
 
 use std::fmt::Write;
 

@@ -90,7 +90,8 @@ pub(crate) fn run(
         };
         reset_host(case, &mut host, &init);
         let theirs = timed(Some(native), || native.run(case, &mut host))?;
-        // OpenMP's threads look for more work for a while, which must not slow down the next to run.
+        // OpenMP's threads look for more work for a while, which must not slow down the next to
+        // run.
         std::thread::sleep(Duration::from_millis(5));
         if counts {
             times.push(theirs);

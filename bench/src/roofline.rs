@@ -31,7 +31,8 @@ impl Roofline {
         })
     }
 
-    /// What share of the limit that bounds such work a rate is: of memory's, or of arithmetic's with 128 bits.
+    /// What share of the limit that bounds such work a rate is: of memory's, or of arithmetic's
+    /// with 128 bits.
     pub(crate) fn share(&self, work: Work, rate: f64) -> f64 {
         match work {
             Work::Bytes(_) => rate / self.read.max(self.triad),

@@ -1,4 +1,5 @@
-//! Control flow that takes long to compile: a time limit ends it, and code for gangs is not tried at any price.
+//! Control flow that takes long to compile: a time limit ends it, and code for gangs is not tried
+//! at any price.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Launches that fail: each is an error that tells what and where, and the device can be used further.
+//! Launches that fail: each is an error that tells what and where, and the device can be used
+//! further.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,8 @@ fn failures(
     found
 }
 
-/// The kernel of `failures` with this in its middle; thread 40 comes by, and `%rd1` is the argument.
+/// The kernel of `failures` with this in its middle; thread 40 comes by, and `%rd1` is the
+/// argument.
 fn body(statements: &str) -> String {
     format!(
         "
@@ -203,7 +205,8 @@ fn memcheck_is_exact() {
     }
 }
 
-/// A kernel in which the lanes of a gang are in bounds up to the middle of it; the buffer has one element less than the kernel takes.
+/// A kernel in which the lanes of a gang are in bounds up to the middle of it; the buffer has one
+/// element less than the kernel takes.
 const ONE_TOO_FAR: &str = "
 .visible .entry far(.param .u64 out, .param .u32 n)
 {

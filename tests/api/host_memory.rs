@@ -31,7 +31,8 @@ fn open_launches_reach_the_host() {
     }
 }
 
-/// All the ways to access memory: words, vectors, bytes, scattered words, atomics; through a generic address and not.
+/// All the ways to access memory: words, vectors, bytes, scattered words, atomics; through a
+/// generic address and not.
 const WAYS: &str = "
 .visible .entry ways(.param .u64 from, .param .u64 to)
 {
@@ -109,7 +110,8 @@ fn every_kind_of_access_reaches_the_host() {
     }
 }
 
-/// Indices of 32 bits that wrap around in the midst of a gang, for bytes and words: the lanes before that do not access.
+/// Indices of 32 bits that wrap around in the midst of a gang, for bytes and words: the lanes
+/// before that do not access.
 const WRAPPED: &str = "
 .visible .entry wrapped(.param .u64 from, .param .u64 to, .param .u32 before)
 {

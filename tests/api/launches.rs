@@ -144,7 +144,8 @@ fn arguments_must_fit() {
 #[test]
 fn shapes_reach_the_kernel() {
     let device = Device::new().unwrap();
-    // out[linear thread] = tid.x + 10 tid.y + 100 tid.z + 1000 ctaid.x + 10000 ctaid.y + 100000 ctaid.z
+    // out[linear thread] = tid.x + 10 tid.y + 100 tid.z + 1000 ctaid.x + 10000 ctaid.y + 100000
+    // ctaid.z
     let body = "
         .visible .entry where(.param .u64 out)
         {

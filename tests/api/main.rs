@@ -1,4 +1,5 @@
-//! The library from the outside: buffers, modules, launches, errors, and all of it from several threads.
+//! The library from the outside: buffers, modules, launches, errors, and all of it from several
+//! threads.
 
 mod buffers;
 mod complexity;

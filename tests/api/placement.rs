@@ -29,7 +29,8 @@ impl Drop for Mapped {
     }
 }
 
-/// Adds up a histogram: the code consists of several pieces, as lanes that miss memory leave through stubs.
+/// Adds up a histogram: the code consists of several pieces, as lanes that miss memory leave
+/// through stubs.
 fn text(number: u32) -> String {
     ptx(&format!(
         ".visible .entry k(.param .u64 p) {{
@@ -97,7 +98,8 @@ fn many_modules_come_and_go() {
     let before = code_mappings();
     (50..n).for_each(run);
     let after = code_mappings();
-    // A block of code has sixteen pages or more. Other tests of this process compile at the same time, but not for so many modules.
+    // A block of code has sixteen pages or more. Other tests of this process compile at the same
+    // time, but not for so many modules.
     let kept = 16 * (n as usize - 50);
     assert!(
         after < before + kept / 2,

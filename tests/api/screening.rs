@@ -1,4 +1,5 @@
-//! Launches under sanitizers: compiled code tells those that have nothing to find from the others, at every gang width.
+//! Launches under sanitizers: compiled code tells those that have nothing to find from the others,
+//! at every gang width.
 
 use ptxjit::sanitize::{Checks, Finding, FindingKind, Report};
 use ptxjit::{Arg, Device, Engine, Launch, Module};
@@ -14,7 +15,8 @@ const CHECKS: Checks = Checks {
     same_value: false,
 };
 
-/// A kernel with the pointer `%p` and the thread's own element of four bytes at `%own`; the thread is `%t` of the grid, `%l` of its CTA.
+/// A kernel with the pointer `%p` and the thread's own element of four bytes at `%own`; the thread
+/// is `%t` of the grid, `%l` of its CTA.
 fn module(device: &Device, body: &str) -> Module {
     let text = format!(
         ".version 8.0\n.target sm_80\n.address_size 64\n\
@@ -30,8 +32,8 @@ fn module(device: &Device, body: &str) -> Module {
     Module::from_source(device, "screening.ptx", text).unwrap()
 }
 
-/// Runs a body on 2 blocks of 64 threads and 256 words that count up from 0; gives what was found, whether screening was enough, and
-/// the words.
+/// Runs a body on 2 blocks of 64 threads and 256 words that count up from 0; gives what was found,
+/// whether screening was enough, and the words.
 fn run(body: &str, of: impl Fn(Launch) -> Launch) -> (Vec<Finding>, bool, Vec<u32>) {
     let device = Device::new().unwrap();
     let data = device.alloc_from(&(0..256).collect::<Vec<u32>>()).unwrap();
@@ -56,7 +58,8 @@ fn is_clean(body: &str) -> Vec<u32> {
     wanted
 }
 
-/// The body has findings of one kind: the same as in the interpreter, and the kernel's effect is there once.
+/// The body has findings of one kind: the same as in the interpreter, and the kernel's effect is
+/// there once.
 fn finds(body: &str, kind: FindingKind) {
     let key = |findings: &[Finding]| -> Vec<_> { findings.iter().map(Finding::key).collect() };
     let (wanted, _, words) = run(body, |launch| launch.engine(Engine::Interp));

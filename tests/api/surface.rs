@@ -1,4 +1,5 @@
-//! What a driver asks about modules and kernels, launches from a parameter block, and kinds of errors.
+//! What a driver asks about modules and kernels, launches from a parameter block, and kinds of
+//! errors.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -368,7 +369,8 @@ fn what_is_prepared_can_be_changed() {
     expect(2, 7);
 }
 
-/// Calls itself `depth` times, each time with some local memory; and asks for `size` bytes of the heap.
+/// Calls itself `depth` times, each time with some local memory; and asks for `size` bytes of the
+/// heap.
 const LIMITS: &str = "
 .extern .func (.param .b64 out) malloc(.param .b64 size);
 .global .u32 sum;

@@ -1,4 +1,5 @@
-//! Textures and surfaces through the library: what is bound, what is refused, and which faults name what.
+//! Textures and surfaces through the library: what is bound, what is refused, and which faults name
+//! what.
 
 use std::time::Duration;
 

@@ -1,12 +1,12 @@
-//! Gives modules at the edges to the checker, and those without errors to a launch, each in a process of its own: both must end
-//! in time, and without much memory.
+//! Gives modules at the edges to the checker, and those without errors to a launch, each in a
+//! process of its own: both must end in time, and without much memory.
 //!
 //! ```text
 //! fuzz-extremes [--start SEED] [--count N] [--limit BYTES] [--out DIR]
 //! ```
 //!
-//! `fuzz-extremes --check SEED --limit BYTES` and `fuzz-extremes --run SEED --limit BYTES` are such processes: they print what
-//! they took.
+//! `fuzz-extremes --check SEED --limit BYTES` and `fuzz-extremes --run SEED --limit BYTES` are such
+//! processes: they print what they took.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Output};
@@ -22,7 +22,8 @@ const SECONDS: u64 = 10;
 /// KiB of memory that a module may take.
 const MEMORY: u64 = 1 << 20;
 
-/// The time limit of a launch. What it takes to notice that it has passed, and to read the module, fits into the rest of `SECONDS`.
+/// The time limit of a launch. What it takes to notice that it has passed, and to read the module,
+/// fits into the rest of `SECONDS`.
 const LAUNCH: Duration = Duration::from_secs(5);
 
 /// What the process that checks prints first if the module can be launched.
@@ -168,7 +169,8 @@ fn problem(seed: u64, limit: usize) -> Result<(bool, Option<String>)> {
     if !checked.status.success() || !checked.stdout.starts_with(VALID.as_bytes()) {
         return Ok((false, failure("check", &checked)));
     }
-    // A device reserves more address space than it may have memory: the process itself tells what it took.
+    // A device reserves more address space than it may have memory: the process itself tells what
+    // it took.
     let launched = limited("--run", seed, limit, None)?;
     Ok((true, failure("run", &launched)))
 }
@@ -178,7 +180,8 @@ fn failure(what: &str, output: &Output) -> Option<String> {
     (!output.status.success()).then(|| format!("{what}: {}: {}", output.status, said.trim()))
 }
 
-/// Runs a part in a process of its own; the shell sets the limits of time and of address space in KiB.
+/// Runs a part in a process of its own; the shell sets the limits of time and of address space in
+/// KiB.
 fn limited(part: &str, seed: u64, limit: usize, space: Option<u64>) -> Result<Output> {
     let space = space.map_or_else(|| "unlimited".to_owned(), |kib| kib.to_string());
     let command = format!(

@@ -1,5 +1,6 @@
-//! Compiles and runs kernels with tangled control flow while address space comes and goes: code must be placed, results must be the
-//! interpreter's, and no compilation may take longer than it should.
+//! Compiles and runs kernels with tangled control flow while address space comes and goes: code
+//! must be placed, results must be the interpreter's, and no compilation may take longer than it
+//! should.
 //!
 //! ```text
 //! fuzz-flow [--start SEED] [--seconds S] [--blocks MOST] [--slow SECONDS]

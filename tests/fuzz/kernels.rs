@@ -1,4 +1,5 @@
-//! Runs random kernels in the interpreter and as native code, and compares. What fails is made small and written to a file.
+//! Runs random kernels in the interpreter and as native code, and compares. What fails is made
+//! small and written to a file.
 //!
 //! ```text
 //! fuzz-kernels [--start SEED] [--count N | --seconds S] [--out DIR] [--no-shrink]

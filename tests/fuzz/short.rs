@@ -34,7 +34,8 @@ fn random_kernels_do_the_same_everywhere() {
     assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
 }
 
-/// What a check draws is bounded, whatever the module is; `fuzz-extremes` gives it modules of 1 MB, with limits of time and memory.
+/// What a check draws is bounded, whatever the module is; `fuzz-extremes` gives it modules of 1 MB,
+/// with limits of time and memory.
 #[test]
 fn extremes_are_checked() {
     for seed in 0..EXTREMES {

@@ -34,7 +34,8 @@ pub(crate) fn check(file: &TestFile) -> Result<()> {
     Ok(())
 }
 
-/// All errors of the module, and if it has none, all things its kernels need that cannot be executed.
+/// All errors of the module, and if it has none, all things its kernels need that cannot be
+/// executed.
 fn findings(file: &TestFile, name: &str) -> Result<Vec<Diagnostic>> {
     let is_error = |diagnostic: &&Diagnostic| diagnostic.severity() == Severity::Error;
     let diagnostics = ptxjit::check_text(name, file.text.clone());

@@ -110,7 +110,8 @@ fn run_lines(
     let module = Module::from_source(&device, &file.path.display().to_string(), text)?;
     for calls in &calls {
         for lines in calls.lines.chunks(MAX_LANES) {
-            // As many threads as lines, and again with whole warps: full and partial gangs take different paths.
+            // As many threads as lines, and again with whole warps: full and partial gangs take
+            // different paths.
             let whole = lines.len().next_multiple_of(32);
             call(
                 &device,
@@ -132,7 +133,8 @@ fn run_lines(
     Ok(())
 }
 
-/// Calls the function in `n_lanes` threads, thread `i` for line `i`, and again from the first line on.
+/// Calls the function in `n_lanes` threads, thread `i` for line `i`, and again from the first line
+/// on.
 #[expect(
     clippy::too_many_arguments,
     reason = "all of it is context, and there is one caller"

@@ -1,6 +1,8 @@
-//! Runs the test files: every `.ptx` below `isa/`, `passes/`, `diag/`, `exec/`, `fuzz/` and `regress/` is one test per command.
+//! Runs the test files: every `.ptx` below `isa/`, `passes/`, `diag/`, `exec/`, `fuzz/` and
+//! `regress/` is one test per command.
 //!
-//! The form of the files is described in `file`. `PTXJIT_BLESS=1` rewrites snapshots instead of comparing them.
+//! The form of the files is described in `file`. `PTXJIT_BLESS=1` rewrites snapshots instead of
+//! comparing them.
 
 mod diag;
 mod execute;

@@ -1,7 +1,8 @@
 //! `test snapshot after=STAGE gang=N passes=-NAME,…`: what `ptxjit dump` prints for each kernel
 //! stands in the file, after the kernel.
 //!
-//! Snapshot lines start with `//| `. Kernels without such lines are not compared, but a file needs at least one.
+//! Snapshot lines start with `//| `. Kernels without such lines are not compared, but a file needs
+//! at least one.
 
 use anyhow::{Context, Result, bail, ensure};
 use ptxjit::{Device, Module, Options};
@@ -64,8 +65,8 @@ pub(crate) fn check(file: &TestFile, snapshot: &Snapshot) -> Result<()> {
     Ok(())
 }
 
-/// In a file `passes/NAME.ptx`, where NAME is a heuristic: it must act in kernels named `acts…`, but not
-/// when it is switched off, and must not act in kernels named `idle…`.
+/// In a file `passes/NAME.ptx`, where NAME is a heuristic: it must act in kernels named `acts…`,
+/// but not when it is switched off, and must not act in kernels named `idle…`.
 fn check_heuristic(
     file: &TestFile,
     module: &Module,

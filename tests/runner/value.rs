@@ -17,7 +17,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The kind of a PTX type by its name without the dot; the types of `cvt` count as the integers that hold them.
+    /// The kind of a PTX type by its name without the dot; the types of `cvt` count as the integers
+    /// that hold them.
     pub(crate) fn of(name: &str) -> Option<Kind> {
         Some(match name {
             "pred" => Kind::Pred,
@@ -60,7 +61,8 @@ impl Kind {
             Kind::Float(dtype) => {
                 let value: f64 = text.parse().map_err(|_| bad())?;
                 let mut bytes = Vec::new();
-                // Through f64 and then to the type; the decimal literals of tests are short enough for that to be exact.
+                // Through f64 and then to the type; the decimal literals of tests are short enough
+                // for that to be exact.
                 dtype.encode_float(value, &mut bytes);
                 Ok(from_bytes(&bytes))
             }
@@ -82,7 +84,8 @@ impl Kind {
         }
     }
 
-    /// Hexadecimal integers, and `0f…`, `0d…` where the width is theirs. All give the bits as they are.
+    /// Hexadecimal integers, and `0f…`, `0d…` where the width is theirs. All give the bits as they
+    /// are.
     fn parse_bits(self, text: &str) -> Result<Option<u128>> {
         let (negative, magnitude) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
@@ -185,7 +188,8 @@ pub(crate) enum Closeness {
 }
 
 impl Expected {
-    /// `V`, `(V, V)`, each list followed by what may be wrong: `ulp 2`, `rel 1e-6`, `abs 1e-6`, `as bf16`.
+    /// `V`, `(V, V)`, each list followed by what may be wrong: `ulp 2`, `rel 1e-6`, `abs 1e-6`, `as
+    /// bf16`.
     pub(crate) fn parse_list(text: &str) -> Result<Vec<Expected>> {
         let (values, suffix) = match text.strip_prefix('(') {
             Some(rest) => {

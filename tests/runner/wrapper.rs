@@ -1,7 +1,7 @@
 //! Kernels that call a device function once per thread, with arguments and results in memory.
 //!
-//! Thread `i` reads argument `k` from byte `16 * (i * n_params + k)` of its first buffer and writes result `k` to byte
-//! `16 * (i * n_returns + k)` of its second one.
+//! Thread `i` reads argument `k` from byte `16 * (i * n_params + k)` of its first buffer and writes
+//! result `k` to byte `16 * (i * n_returns + k)` of its second one.
 
 use std::fmt::Write;
 

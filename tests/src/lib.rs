@@ -12,7 +12,8 @@ pub fn root() -> PathBuf {
         .to_owned()
 }
 
-/// All files below `dir` whose names end with `suffix`, sorted; build outputs and hidden folders are left out.
+/// All files below `dir` whose names end with `suffix`, sorted; build outputs and hidden folders
+/// are left out.
 pub fn files_below(dir: &Path, suffix: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     collect(dir, suffix, &mut found);

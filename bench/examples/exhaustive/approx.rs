@@ -1,6 +1,8 @@
-//! Approximations in f32: the largest errors over all inputs, in each range for which the ISA has a bound.
+//! Approximations in f32: the largest errors over all inputs, in each range for which the ISA has a
+//! bound.
 //!
-//! References are the standard library's functions in f64, whose own error (2^-52 or so) is nothing beside the bounds.
+//! References are the standard library's functions in f64, whose own error (2^-52 or so) is nothing
+//! beside the bounds.
 
 use super::format::flush;
 use super::sweep::{self, Chunk, Inputs, Sweep};

@@ -1,4 +1,5 @@
-//! The reference for conversions: a format is the list of its values, and rounding is a search in that list, exact in f64.
+//! The reference for conversions: a format is the list of its values, and rounding is a search in
+//! that list, exact in f64.
 //!
 //! It shares nothing with the IR's evaluation, which works on the bits of encodings.
 
@@ -184,8 +185,8 @@ impl Format {
         start + self.values[start..end].partition_point(|&value| value <= size) - 1
     }
 
-    /// Whether a number of this size, between the values number `below` and the next, goes to the next. Above the greatest number a
-    /// further one is imagined where it would be.
+    /// Whether a number of this size, between the values number `below` and the next, goes to the
+    /// next. Above the greatest number a further one is imagined where it would be.
     fn goes_up(&self, round: Round, negative: bool, below: usize, size: f64) -> bool {
         let low = self.values[below];
         if size == low || size.is_infinite() {
@@ -204,8 +205,9 @@ impl Format {
             Round::Rm => negative,
             Round::Rp => !negative,
             Round::Rs(count, random) => {
-                // The random bits stand at the top of what is discarded: a carry out of the sum of both rounds away. What is too large for
-                // the format has no neighbors in it; there the steps are those of the number's own binade.
+                // The random bits stand at the top of what is discarded: a carry out of the sum of
+                // both rounds away. What is too large for the format has no neighbors in it; there
+                // the steps are those of the number's own binade.
                 let discarded = if size < high {
                     down / (high - low)
                 } else {
@@ -254,7 +256,8 @@ pub(super) fn decode_ue8m0(code: u32) -> f64 {
 static UE8M0: LazyLock<Vec<f64>> =
     LazyLock::new(|| (-127..=127).map(|exponent| 2f64.powi(exponent)).collect());
 
-/// Rounds to f32 in a direction. The hardware's conversion is to nearest; the others follow from where that went.
+/// Rounds to f32 in a direction. The hardware's conversion is to nearest; the others follow from
+/// where that went.
 pub(super) fn round_f32(round: Round, x: f64) -> f32 {
     let nearest = x as f32;
     let (too_high, too_low) = (f64::from(nearest) > x, f64::from(nearest) < x);
@@ -318,7 +321,8 @@ pub(super) const INTEGER_ROUNDS: [IntegerRound; 4] = [
 /// Integer types.
 pub(super) const INTEGERS: [&str; 8] = ["u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64"];
 
-/// An integral number to an integer type, clamped; types of less than 32 bits are extended to a 32-bit register.
+/// An integral number to an integer type, clamped; types of less than 32 bits are extended to a
+/// 32-bit register.
 pub(super) fn to_integer(ty: &str, x: f64) -> u64 {
     match ty {
         _ if x.is_nan() && ty.ends_with("64") => 1 << 63,

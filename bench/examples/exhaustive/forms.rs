@@ -1,10 +1,12 @@
 //! Instructions whose result is exactly known, in groups that one kernel tries together.
 //!
-//! The kernel adds up the results of all forms of a group, each times an odd number of its own. So a single wrong result always shows
-//! in the sum, and several do but for one case in 2^32. If a sum is wrong, each form runs alone.
+//! The kernel adds up the results of all forms of a group, each times an odd number of its own. So
+//! a single wrong result always shows in the sum, and several do but for one case in 2^32. If a sum
+//! is wrong, each form runs alone.
 //!
-//! Rounding is monotonic: where the references at both ends of a range of inputs agree, they agree everywhere in between. So ranges
-//! of inputs with one result are found by halving, and most results are compared with a constant.
+//! Rounding is monotonic: where the references at both ends of a range of inputs agree, they agree
+//! everywhere in between. So ranges of inputs with one result are found by halving, and most
+//! results are compared with a constant.
 
 use super::sweep::{self, CHUNK, Chunk, Inputs, Sweep};
 use super::{Args, Row};
@@ -17,10 +19,12 @@ fn factors() -> impl Iterator<Item = u32> {
 /// One instruction.
 pub(super) struct Form {
     pub(super) name: String,
-    /// PTX from the input `%r1` to the result `%r2`, and for results of 64 bits its upper word `%r3`, with registers of its own.
+    /// PTX from the input `%r1` to the result `%r2`, and for results of 64 bits its upper word
+    /// `%r3`, with registers of its own.
     pub(super) code: String,
     pub(super) is_wide: bool,
-    /// Runs over all f32 numbers only with `--all`, otherwise over [`Inputs::Edges`]: it is slow, or differs little from another form.
+    /// Runs over all f32 numbers only with `--all`, otherwise over [`Inputs::Edges`]: it is slow,
+    /// or differs little from another form.
     pub(super) on_edges: bool,
 }
 
@@ -49,7 +53,8 @@ struct Found {
 }
 
 impl Group {
-    /// Runs the forms whose names begin with one of `args.names`, or all if the group's does; each alone if something was wrong.
+    /// Runs the forms whose names begin with one of `args.names`, or all if the group's does; each
+    /// alone if something was wrong.
     pub(super) fn run(&self, args: &Args) -> bool {
         let names = &args.names;
         let whole = names.is_empty() || names.contains(&self.name);

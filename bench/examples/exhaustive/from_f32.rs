@@ -1,4 +1,5 @@
-//! Every conversion of f32 to another type, or to f32 itself, and the exact unary instructions of f32.
+//! Every conversion of f32 to another type, or to f32 itself, and the exact unary instructions of
+//! f32.
 
 use super::format::{
     Format, INTEGER_ROUNDS, INTEGERS, Mods, Round, choices, f32_bits, flush, round_f32_all,
@@ -108,7 +109,8 @@ fn to_f64() -> Group {
     })
 }
 
-/// Puts the result `%d1` away. NaNs keep what they carry, which the ISA does not promise: here they are all made the same.
+/// Puts the result `%d1` away. NaNs keep what they carry, which the ISA does not promise: here they
+/// are all made the same.
 pub(super) const TAKE_F64: &str = "testp.notanumber.f64 %p1, %d1; mov.b64 %q1, %d1; \
      selp.b64 %q1, 0x7fffffffffffffff, %q1, %p1; mov.b64 {%r2, %r3}, %q1;";
 
@@ -158,8 +160,9 @@ fn classes() -> Group {
 
 /// Exact results of `sqrt` and `rcp`, from the value in f64.
 ///
-/// That value is itself rounded, by at most 2^-53 of it. Neither a root nor a reciprocal of a number of 24 bits lies closer than 2^-49
-/// of it to a number of 25 bits without being one, so that rounding twice gives what rounding once would.
+/// That value is itself rounded, by at most 2^-53 of it. Neither a root nor a reciprocal of a
+/// number of 24 bits lies closer than 2^-49 of it to a number of 25 bits without being one, so that
+/// rounding twice gives what rounding once would.
 fn rounded(name: &str, function: fn(f64) -> f64) -> Group {
     let forms = ["", ".ftz"].into_iter().flat_map(|ftz| {
         let form = move |round: &&str| form(format!("{name}.{round}{ftz}.f32"), "%f2", "%f1");
@@ -182,9 +185,10 @@ fn rounded(name: &str, function: fn(f64) -> f64) -> Group {
     })
 }
 
-/// Rounds in all directions and flushes what is below the least normal number when rounded to 24 bits, as if exponents had no end. (The
-/// ISA does not say whether a result is subnormal if it only becomes a normal number by having fewer bits; IEEE 754 calls this detecting
-/// tininess after rounding.)
+/// Rounds in all directions and flushes what is below the least normal number when rounded to 24
+/// bits, as if exponents had no end. (The ISA does not say whether a result is subnormal if it only
+/// becomes a normal number by having fewer bits; IEEE 754 calls this detecting tininess after
+/// rounding.)
 fn flush_tiny(value: f64) -> [f32; 4] {
     const UP: f64 = (1u128 << 100) as f64;
     let least = f64::from(f32::MIN_POSITIVE);
@@ -284,8 +288,9 @@ fn to_tf32() -> Group {
 /// Inputs that share the other operands of an instruction with several.
 const BLOCK: u32 = 1 << 12;
 
-/// For instructions on several numbers: `%r4`, another number, and `%r5`, random bits, both fixed within a block; and `%pa`, `%pb`, the
-/// input and the other one or, in every second block, the other and the input.
+/// For instructions on several numbers: `%r4`, another number, and `%r5`, random bits, both fixed
+/// within a block; and `%pa`, `%pb`, the input and the other one or, in every second block, the
+/// other and the input.
 const OTHERS: &str = ".reg .f32 %pa, %pb, %pn; .reg .pred %odd; shr.u32 %r5, %r1, 12; mul.lo.u32 %r4, %r5, 0x9E3779B1; shr.u32 %r6, %r4, 15; \
      xor.b32 %r4, %r4, %r6; mul.lo.u32 %r4, %r4, 0x85EBCA6B; shr.u32 %r6, %r4, 13; xor.b32 %r4, %r4, %r6; and.b32 %r6, %r5, 1; \
      setp.ne.u32 %odd, %r6, 0; mul.lo.u32 %r5, %r4, 0xC2B2AE35; shr.u32 %r6, %r5, 16; xor.b32 %r5, %r5, %r6; \
@@ -377,7 +382,8 @@ fn to_ue8m0() -> Group {
 /// Random bits to try: a number, or what the block of inputs has.
 const RANDOM: [Option<u32>; 4] = [Some(0), Some(u32::MAX), Some(0x6C07_93D5), None];
 
-/// Forms with each of the random bits: the instruction, what goes before the random bits, and the bits.
+/// Forms with each of the random bits: the instruction, what goes before the random bits, and the
+/// bits.
 fn random_forms(texts: &[String], ty: &str, result: &str, operands: &str) -> Vec<Form> {
     let with = |text: &String, random: Option<u32>| {
         let mut form = form(format!("cvt{text}.{ty}.f32"), result, operands);

@@ -1,4 +1,5 @@
-//! Conversions of integers up to 32 bits to floats, and unary instructions of 32-bit integers, over all inputs.
+//! Conversions of integers up to 32 bits to floats, and unary instructions of 32-bit integers, over
+//! all inputs.
 
 use super::format::{Format, INTEGERS, Mods, Round, choices, round_f32, saturate};
 use super::forms::{Form, Group};

@@ -1,6 +1,8 @@
-//! Instructions of two and three operands, whose inputs cannot all be tried, against the interpreter: samples of all kinds.
+//! Instructions of two and three operands, whose inputs cannot all be tried, against the
+//! interpreter: samples of all kinds.
 //!
-//! This is no independent source: it shows that compiled code, at each gang width, does what the interpreter does.
+//! This is no independent source: it shows that compiled code, at each gang width, does what the
+//! interpreter does.
 
 use std::time::Instant;
 
@@ -90,8 +92,9 @@ fn two_operands() -> impl Iterator<Item = (&'static str, String)> {
     .into_iter()
 }
 
-/// Makes `%f1`, `%f3` and `%f4` of a number's bits: of all sizes; of similar size, so that digits cancel; around the least normal
-/// number; zeros, infinities, small powers of two and their neighbors.
+/// Makes `%f1`, `%f3` and `%f4` of a number's bits: of all sizes; of similar size, so that digits
+/// cancel; around the least normal number; zeros, infinities, small powers of two and their
+/// neighbors.
 const OPERANDS: [(&str, &str); 4] = [
     (
         "any",

@@ -1,20 +1,25 @@
-//! Tries unary instructions and conversions over all their inputs, at every gang width, and prints the largest errors beside the PTX
-//! ISA's bounds.
+//! Tries unary instructions and conversions over all their inputs, at every gang width, and prints
+//! the largest errors beside the PTX ISA's bounds.
 //!
-//! `cargo run --release -p ptxjit-bench --example exhaustive -- [--all] [--part N] [--stride N] [--gang N] [--threads N] [NAME…]`
+//! `cargo run --release -p ptxjit-bench --example exhaustive -- [--all] [--part N] [--stride N]
+//! [--gang N] [--threads N] [NAME…]`
 //!
-//! Inputs are all numbers of f16, bf16, the formats of 8, 6 and 4 bits and ue8m0, all integers of 8 to 32 bits, and all numbers of f32. The
-//! gang widths must give the same bytes. A `NAME` is a group (`sin`, `cvt.f16.f32`) or how an instruction begins. The program ends with an
-//! error if a bound is broken, a result is wrong, or gang widths differ.
+//! Inputs are all numbers of f16, bf16, the formats of 8, 6 and 4 bits and ue8m0, all integers of 8
+//! to 32 bits, and all numbers of f32. The gang widths must give the same bytes. A `NAME` is a
+//! group (`sin`, `cvt.f16.f32`) or how an instruction begins. The program ends with an error if a
+//! bound is broken, a result is wrong, or gang widths differ.
 //!
-//! Three things would take a day and run over all inputs only with `--all`. Variants by `.ftz` and `.sat`, and of `.rs` those by `.relu` and
-//! with random bits that are all equal, run over all upper 21 bits of a number with four forms of the lower ones
-//! (`sweep::Inputs::Edges`). `sin` and `cos` beyond 512, where the ISA promises nothing, run over a sixteenth of the numbers.
+//! Three things would take a day and run over all inputs only with `--all`. Variants by `.ftz` and
+//! `.sat`, and of `.rs` those by `.relu` and with random bits that are all equal, run over all
+//! upper 21 bits of a number with four forms of the lower ones (`sweep::Inputs::Edges`). `sin` and
+//! `cos` beyond 512, where the ISA promises nothing, run over a sixteenth of the numbers.
 //!
-//! `--part N` runs every N-th chunk of 65536 inputs, `--stride N` every N-th input, `--gang N` one gang width.
+//! `--part N` runs every N-th chunk of 65536 inputs, `--stride N` every N-th input, `--gang N` one
+//! gang width.
 //!
-//! References are independent of the crates: lists of each format's values (`format`) and the standard library's functions in f64.
-//! Instructions of two and three operands, by name or all as `interp`, are compared with the interpreter on samples (`interp`).
+//! References are independent of the crates: lists of each format's values (`format`) and the
+//! standard library's functions in f64. Instructions of two and three operands, by name or all as
+//! `interp`, are compared with the interpreter on samples (`interp`).
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 

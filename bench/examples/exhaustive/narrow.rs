@@ -1,4 +1,5 @@
-//! Unary instructions on f16, bf16, the formats of 8, 6 and 4 bits and ue8m0, and conversions out of them, over all their inputs.
+//! Unary instructions on f16, bf16, the formats of 8, 6 and 4 bits and ue8m0, and conversions out
+//! of them, over all their inputs.
 
 use super::format::{
     Format, INTEGER_ROUNDS, INTEGERS, Mods, Round, choices, decode_ue8m0, f32_bits, flush,
@@ -105,7 +106,8 @@ fn to_integers(from: &'static str) -> Vec<Case> {
                 let want = move |x| to_integer(ty, round(format.decode(x)));
                 let mut case = case(name, result, "%h1", want);
                 if from == "bf16" && matches!(ty, "u8" | "s8" | "u16" | "s16") {
-                    // With bf16 the destination cannot be a wider register: the result is extended apart.
+                    // With bf16 the destination cannot be a wider register: the result is extended
+                    // apart.
                     let register = if ty.ends_with('8') { "%b1" } else { "%h2" };
                     let extend =
                         format!("{register}, %h1; cvt.{}32.{ty} %t2, {register};", &ty[..1]);
@@ -323,7 +325,8 @@ const HALVES: [Half; 4] = [
     },
 ];
 
-/// The largest errors of approximations in f16 and bf16, single and in pairs; whether all keep to the bounds.
+/// The largest errors of approximations in f16 and bf16, single and in pairs; whether all keep to
+/// the bounds.
 pub(super) fn approximations(args: &Args) -> bool {
     let mut good = true;
     for half in &HALVES {
@@ -404,7 +407,8 @@ impl Half {
         worst.wrong == 0 && swept.gangs_agree()
     }
 
-    /// Results rounded correctly do not count as errors, whatever the bound: a format may be too coarse for it.
+    /// Results rounded correctly do not count as errors, whatever the bound: a format may be too
+    /// coarse for it.
     fn note(&self, format: &Format, worst: &mut Worst, input: u32, result: u32) {
         let ftz = self.instruction.contains(".ftz");
         let least = if ftz {
@@ -422,7 +426,8 @@ impl Half {
         } else if got.to_bits() != nearest.to_bits() && !(got == 0.0 && want < least) {
             let size = if self.is_relative { want.abs() } else { 1.0 };
             let error = (got - want).abs() / size;
-            // Subnormal results have fewer bits than the bound speaks of; they must be a neighbor of the right one.
+            // Subnormal results have fewer bits than the bound speaks of; they must be a neighbor
+            // of the right one.
             let is_subnormal = self.is_relative && want < 2f64.powi(-14);
             wrong = if is_subnormal {
                 (got - want).abs() > format.least()

@@ -1,7 +1,9 @@
-//! Runs one kernel over a range of inputs at every gang width, on all processors, and compares the widths byte for byte.
+//! Runs one kernel over a range of inputs at every gang width, on all processors, and compares the
+//! widths byte for byte.
 //!
-//! The range is cut into chunks whose results stay in a processor's cache. Each worker thread has a device of its own that launches
-//! with one thread, takes a few chunks at a time, runs them at all widths, and hands the results of the first width to the check.
+//! The range is cut into chunks whose results stay in a processor's cache. Each worker thread has a
+//! device of its own that launches with one thread, takes a few chunks at a time, runs them at all
+//! widths, and hands the results of the first width to the check.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,7 +12,8 @@ use ptxjit::{Buffer, Device, Kernel, Module};
 
 use super::Args;
 
-/// Inputs per launch. Chunks start at multiples of this, so none holds numbers of both signs, or NaNs and others than an infinity.
+/// Inputs per launch. Chunks start at multiples of this, so none holds numbers of both signs, or
+/// NaNs and others than an infinity.
 pub(super) const CHUNK: u32 = 1 << 16;
 
 /// Chunks that a worker takes at once.
@@ -23,8 +26,9 @@ pub(super) enum Inputs {
     All(u32),
     /// All numbers of 32 bits; from this magnitude on, a sixteenth of the chunks.
     ThinFrom(u32),
-    /// All upper 21 bits, each with four forms of the lower ones: none, the lowest, all, and something else. A format narrower than f32
-    /// keeps at most 19 bits of it and the next one decides: each rounding is tried with nothing, little and most below that bit.
+    /// All upper 21 bits, each with four forms of the lower ones: none, the lowest, all, and
+    /// something else. A format narrower than f32 keeps at most 19 bits of it and the next one
+    /// decides: each rounding is tried with nothing, little and most below that bit.
     Edges,
 }
 
@@ -119,7 +123,8 @@ impl<S> Swept<S> {
     }
 }
 
-/// Hands the results for all inputs to `each`, chunk by chunk, with the state of the worker that made them.
+/// Hands the results for all inputs to `each`, chunk by chunk, with the state of the worker that
+/// made them.
 pub(super) fn run<S: Default + Send>(
     args: &Args,
     sweep: &Sweep,
@@ -288,8 +293,8 @@ const EDGE: &str = ".reg .pred %low, %mid, %high; add.u32 %r1, %r3, %r6; and.b32
      shr.u32 %r5, %r5, 21; selp.b32 %r4, 1, 0, %low; selp.b32 %r4, %r5, %r4, %mid; selp.b32 %r4, 0x7ff, %r4, %high; \
      shl.b32 %r1, %r1, 11; or.b32 %r1, %r1, %r4;";
 
-/// A kernel whose `body` makes `%r1`, the input of this thread (number `%r3` of the launch, whose first is `%r6` and whose stride is
-/// `%r7`), and the results; `stores` put these away.
+/// A kernel whose `body` makes `%r1`, the input of this thread (number `%r3` of the launch, whose
+/// first is `%r6` and whose stride is `%r7`), and the results; `stores` put these away.
 fn kernel(device: &Device, name: &str, body: &str, stores: &str) -> Kernel {
     let ptx = format!(
         ".version 9.0\n.target sm_100a\n.address_size 64\n

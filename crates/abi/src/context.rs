@@ -30,17 +30,20 @@ pub struct CtaContext {
     ///
     /// As with all windows, the 64 bytes below are mapped: lanes that do not run are sent there.
     pub params: u64,
-    /// Under `memcheck`: what is added to an address divided by 16 for the address of its byte in the map of valid memory. The byte
-    /// says how many of the 16 bytes, from the first on, may be accessed; its highest bit that they may only be loaded from.
+    /// Under `memcheck`: what is added to an address divided by 16 for the address of its byte in
+    /// the map of valid memory. The byte says how many of the 16 bytes, from the first on, may be
+    /// accessed; its highest bit that they may only be loaded from.
     pub map_origin: u64,
     /// Values of [`crate::CompiledKernel::symbols`], in order.
     pub symbols: *const u64,
-    /// First address of the arena, a multiple of its size. Its first and last 64 KB are never mapped.
+    /// First address of the arena, a multiple of its size. Its first and last 64 KB are never
+    /// mapped.
     pub arena_base: u64,
     /// log2 of the arena's size.
     pub arena_bits: u64,
-    /// Generic address of offset 0 of the `.shared` window: that of this CTA, or of its cluster if it has several
-    /// ([`ptxjit_ir::CTA_SHIFT`]). At least 2 GB on both sides of a window are unmapped or its own, but for the 64 bytes below offset 0.
+    /// Generic address of offset 0 of the `.shared` window: that of this CTA, or of its cluster if
+    /// it has several ([`ptxjit_ir::CTA_SHIFT`]). At least 2 GB on both sides of a window are
+    /// unmapped or its own, but for the 64 bytes below offset 0.
     pub shared_base: u64,
     /// Generic address of offset 0 of the module's `.const` window.
     pub const_base: u64,
@@ -66,16 +69,19 @@ pub struct CtaContext {
     pub tid_y: *const u32,
     /// `%tid.z`.
     pub tid_z: *const u32,
-    /// 64 bytes of zeros and junk that loads and stores of inactive lanes are sent to; 64-byte aligned.
+    /// 64 bytes of zeros and junk that loads and stores of inactive lanes are sent to; 64-byte
+    /// aligned.
     pub junk: *mut u8,
     /// Not zero when compiled code shall leave at the next poll (cancellation).
     pub poll: *const u32,
     /// Functions of the runtime.
     pub fns: *const RuntimeFns,
-    /// For each counter of the program [`COUNTER_WORDS`]. The worker's own, so plain additions are enough.
+    /// For each counter of the program [`COUNTER_WORDS`]. The worker's own, so plain additions are
+    /// enough.
     pub counters: *mut u64,
-    /// If a profile wants to know of accesses of this CTA: for each place and warp, [`TRACE_WARPS`] of them, how many executions are left
-    /// before it is told of one, which compiled code counts down, and a word of the runtime's own. Null if not.
+    /// If a profile wants to know of accesses of this CTA: for each place and warp, [`TRACE_WARPS`]
+    /// of them, how many executions are left before it is told of one, which compiled code counts
+    /// down, and a word of the runtime's own. Null if not.
     pub traces: *mut [u32; 2],
     /// The runtime's own data.
     pub user: *mut core::ffi::c_void,
@@ -111,8 +117,9 @@ pub struct CtaContext {
     pub nsmid: u32,
     /// `%envreg0` … `%envreg31`.
     pub envreg: [u32; 32],
-    /// CTAs that follow in the first dimension and that compiled code may start by itself, each when the one before has ended as a whole
-    /// in the same entry. It counts them down, and `ctaid` and `clusterid` up.
+    /// CTAs that follow in the first dimension and that compiled code may start by itself, each
+    /// when the one before has ended as a whole in the same entry. It counts them down, and `ctaid`
+    /// and `clusterid` up.
     pub ctas_left: u32,
     /// `%dynamic_smem_size`.
     pub dynamic_smem_size: u32,
@@ -120,7 +127,8 @@ pub struct CtaContext {
     pub total_smem_size: u32,
     /// Written by compiled code when it enters a gang, whose mask is in `masks`: for fault reports.
     pub current_gang: u32,
-    /// While compiled code runs the lanes of the gang one after the other: the one whose turn it is, as a bit; else zero.
+    /// While compiled code runs the lanes of the gang one after the other: the one whose turn it
+    /// is, as a bit; else zero.
     pub current_lane: u32,
     /// Why the code returned 1: a [`FaultKind`] as a number.
     pub fault_kind: u32,
@@ -156,9 +164,9 @@ pub enum FaultKind {
     Cancelled = 7,
 }
 
-/// Words of a counter ([`InstData::Count`]): threads; then, where a gang is a warp, how often a warp has come to it, and how often with
-/// all the threads that it has; of one that counts sides how often the condition was true for some threads of a warp and false for
-/// others.
+/// Words of a counter ([`InstData::Count`]): threads; then, where a gang is a warp, how often a
+/// warp has come to it, and how often with all the threads that it has; of one that counts sides
+/// how often the condition was true for some threads of a warp and false for others.
 pub const COUNTER_WORDS: usize = 3;
 
 /// Warps that a CTA can have.
@@ -171,10 +179,10 @@ pub const DEVICE_VALUE_BYTES: usize = 8 * 32;
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct RuntimeFns {
-    /// An operation of the device for the threads `first_thread + i` for each bit `i` of `mask`. `op` is an
-    /// [`InstData::Device`] that the code keeps. `values` holds its operands and then its results,
-    /// each [`DEVICE_VALUE_BYTES`] after the one before and within it one element for each lane,
-    /// laid out as in a context slot. Returns the lane that must stop the grid with
+    /// An operation of the device for the threads `first_thread + i` for each bit `i` of `mask`.
+    /// `op` is an [`InstData::Device`] that the code keeps. `values` holds its operands and then
+    /// its results, each [`DEVICE_VALUE_BYTES`] after the one before and within it one element for
+    /// each lane, laid out as in a context slot. Returns the lane that must stop the grid with
     /// `FaultKind::Runtime`, as a bit, or 0.
     pub device: unsafe extern "C" fn(
         cta: *mut CtaContext,
@@ -188,9 +196,9 @@ pub struct RuntimeFns {
     pub clock64: unsafe extern "C" fn(cta: *mut CtaContext) -> u64,
     /// `%globaltimer`, nanoseconds.
     pub globaltimer: unsafe extern "C" fn(cta: *mut CtaContext) -> u64,
-    /// Under `memcheck`, where the map of valid memory does not allow it: checks an access of `size` bytes (`write` 0 or 1, 2 for atomics)
-    /// at `addrs[lane]` for each lane of `mask` of gang
-    /// `gang`. Returns 0, or 1 to stop with `FaultKind::Runtime`.
+    /// Under `memcheck`, where the map of valid memory does not allow it: checks an access of
+    /// `size` bytes (`write` 0 or 1, 2 for atomics) at `addrs[lane]` for each lane of `mask` of
+    /// gang `gang`. Returns 0, or 1 to stop with `FaultKind::Runtime`.
     pub check_access: unsafe extern "C" fn(
         cta: *mut CtaContext,
         addrs: *const u64,
@@ -200,9 +208,10 @@ pub struct RuntimeFns {
         gang: u32,
         loc: u32,
     ) -> u32,
-    /// Of the first lane of `mask` of gang `gang` whose access to `addrs[lane]` is not allowed: 1, to stop with
-    /// `FaultKind::Runtime`, if it is misaligned, 0 if it is outside of device memory. The lower half of `what` is what the
-    /// address plus the upper half must be a multiple of. 0 if all lanes are aligned.
+    /// Of the first lane of `mask` of gang `gang` whose access to `addrs[lane]` is not allowed: 1,
+    /// to stop with `FaultKind::Runtime`, if it is misaligned, 0 if it is outside of device memory.
+    /// The lower half of `what` is what the address plus the upper half must be a multiple of. 0 if
+    /// all lanes are aligned.
     pub misaligned: unsafe extern "C" fn(
         cta: *mut CtaContext,
         addrs: *const u64,
@@ -211,7 +220,8 @@ pub struct RuntimeFns {
         gang: u32,
         loc: u32,
     ) -> u32,
-    /// In code that is compiled so: the lanes of `mask` that may not access memory at `addrs[lane]`, or near it.
+    /// In code that is compiled so: the lanes of `mask` that may not access memory at
+    /// `addrs[lane]`, or near it.
     pub outside: unsafe extern "C" fn(cta: *mut CtaContext, addrs: *const u64, mask: u32) -> u32,
 }
 
@@ -221,6 +231,6 @@ impl fmt::Debug for RuntimeFns {
     }
 }
 
-/// Window offset of a page of shared windows that lanes which do not run are sent to. It lies a gigabyte and more below offset 0,
-/// in the gap between windows, so that small wrong offsets fault.
+/// Window offset of a page of shared windows that lanes which do not run are sent to. It lies a
+/// gigabyte and more below offset 0, in the gap between windows, so that small wrong offsets fault.
 pub const IDLE_OFFSET: i64 = -0x5554_5000;

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A grid whose threads in the first dimension are no more is small. A gang at its end does not leave the signed integers of 32 bits.
+/// A grid whose threads in the first dimension are no more is small. A gang at its end does not
+/// leave the signed integers of 32 bits.
 pub const MOST_THREADS: u64 = (1 << 31) - 1024;
 
 /// What a compiled variant takes for granted about its launches.
@@ -12,14 +13,15 @@ pub struct Facts {
     pub one_dimensional: bool,
     /// The gang width divides `ntid.x`: a gang never spans two rows, and every gang is full.
     pub whole_rows: bool,
-    /// The gang width divides the number of threads: every gang is full. Code that takes this for granted may be
-    /// [for whole gangs only](crate::CompiledKernel::whole_gangs).
+    /// The gang width divides the number of threads: every gang is full. Code that takes this for
+    /// granted may be [for whole gangs only](crate::CompiledKernel::whole_gangs).
     pub whole_gangs: bool,
     /// `%ctaid.x * %ntid.x + %tid.x` is always less than [`MOST_THREADS`].
     pub small_grid: bool,
     /// No component of `%nctaid` exceeds 65,536.
     pub small_ctaid: bool,
-    /// Not taken for granted, but provided for: clusters have several CTAs, whose shared memories lie in one window.
+    /// Not taken for granted, but provided for: clusters have several CTAs, whose shared memories
+    /// lie in one window.
     pub clusters: bool,
 }
 

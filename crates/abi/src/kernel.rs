@@ -19,7 +19,8 @@ use crate::resume::{ResumeKind, ResumePoint};
 pub enum SymbolRef {
     /// Generic address of a `.global` variable, window offset of a `.const` one.
     Var(VarId),
-    /// Generic address of a function's descriptor: 16 bytes whose first word is the function's module-wide number plus one.
+    /// Generic address of a function's descriptor: 16 bytes whose first word is the function's
+    /// module-wide number plus one.
     Func(FuncId),
 }
 
@@ -82,15 +83,17 @@ pub struct CompiledKernel {
     pub facts: Facts,
     /// Entry point.
     pub enter: EnterFn,
-    /// Executable range. Stubs lie in it as well, without locations of their own: while one runs, `CtaContext::fault_loc` says
-    /// on behalf of which statement.
+    /// Executable range. Stubs lie in it as well, without locations of their own: while one runs,
+    /// `CtaContext::fault_loc` says on behalf of which statement.
     pub code: Range<usize>,
-    /// (code offset, location), ascending: the location holds up to the next offset; `SrcLoc(u32::MAX)` stands for none.
+    /// (code offset, location), ascending: the location holds up to the next offset;
+    /// `SrcLoc(u32::MAX)` stands for none.
     pub locs: Vec<(u32, SrcLoc)>,
     /// Resume points; number 0 is the entry.
     pub resume_points: Vec<ResumePoint>,
-    /// Gangs may only be entered with all of their lanes. Where some lanes of a gang are to go on by themselves, the same kernel
-    /// compiled without [`Facts::whole_gangs`] does it: the two are [alike](CompiledKernel::is_alike).
+    /// Gangs may only be entered with all of their lanes. Where some lanes of a gang are to go on
+    /// by themselves, the same kernel compiled without [`Facts::whole_gangs`] does it: the two are
+    /// [alike](CompiledKernel::is_alike).
     pub whole_gangs: bool,
     /// Bytes of context slots per gang.
     pub frame_size: u32,
@@ -112,7 +115,8 @@ pub struct CompiledKernel {
     pub listings: BTreeMap<&'static str, String>,
     /// What compiling took; nothing for code that was loaded.
     pub stats: CompileStats,
-    /// Its registers were allocated in one pass, which takes a tenth of the time and gives slower code.
+    /// Its registers were allocated in one pass, which takes a tenth of the time and gives slower
+    /// code.
     quick: bool,
     /// The same code with registers allocated well, once there is some.
     better: OnceLock<Placed>,
@@ -149,8 +153,8 @@ impl CompiledKernel {
         }
     }
 
-    /// A kernel around an entry point that is not made by this crate: nothing is compiled, no code range is known. For
-    /// tests of the runtime.
+    /// A kernel around an entry point that is not made by this crate: nothing is compiled, no code
+    /// range is known. For tests of the runtime.
     pub fn from_enter(
         enter: EnterFn,
         gang: u32,
@@ -182,20 +186,22 @@ impl CompiledKernel {
         }
     }
 
-    /// Whether the code looks at lane states to see which lanes have ended: then no lane that has not ended may have that
-    /// state, from the start of a CTA on.
+    /// Whether the code looks at lane states to see which lanes have ended: then no lane that has
+    /// not ended may have that state, from the start of a CTA on.
     pub fn looks_at_ended_lanes(&self) -> bool {
         let is_warp_op = |point: &ResumePoint| matches!(point.kind, ResumeKind::Warp { .. });
         self.gang == 32 && self.resume_points.iter().any(is_warp_op)
     }
 
-    /// Whether the code was made in a hurry, and [`CompiledKernel::improve`] would make launches faster.
+    /// Whether the code was made in a hurry, and [`CompiledKernel::improve`] would make launches
+    /// faster.
     pub fn is_quick(&self) -> bool {
         self.quick && self.better.get().is_none()
     }
 
-    /// Takes over the code of `other`, the same variant compiled without haste. Entries from now on use it, also those of
-    /// launches under way: both lay out slots and number resume points alike. False if they do not.
+    /// Takes over the code of `other`, the same variant compiled without haste. Entries from now on
+    /// use it, also those of launches under way: both lay out slots and number resume points alike.
+    /// False if they do not.
     pub fn improve(&self, other: CompiledKernel) -> bool {
         let is_same = self.facts == other.facts
             && self.whole_gangs == other.whole_gangs
@@ -209,7 +215,8 @@ impl CompiledKernel {
         is_same && self.better.set(placed).is_ok()
     }
 
-    /// Whether two kernels lay out slots and number resume points alike, so that lanes that one has stopped go on in the other.
+    /// Whether two kernels lay out slots and number resume points alike, so that lanes that one has
+    /// stopped go on in the other.
     pub fn is_alike(&self, other: &CompiledKernel) -> bool {
         self.gang == other.gang
             && self.frame_size == other.frame_size

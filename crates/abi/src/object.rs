@@ -1,6 +1,7 @@
 //! A compiled kernel that is not in its place yet: bytes of code, and what they refer to by name.
 //!
-//! Nothing in it depends on the process that made it, so it can be stored and used by another process of the same build.
+//! Nothing in it depends on the process that made it, so it can be stored and used by another
+//! process of the same build.
 
 use ptxjit_ir::{InstData, SharedLayout, SrcLoc};
 use serde::{Deserialize, Serialize};
@@ -73,7 +74,8 @@ pub enum Target {
     Libcall(String),
 }
 
-/// How the address of a target is written at a place, x86-64 then aarch64. The names are Cranelift's.
+/// How the address of a target is written at a place, x86-64 then aarch64. The names are
+/// Cranelift's.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RelocKind {
     Abs4,
@@ -87,7 +89,8 @@ pub enum RelocKind {
     Aarch64AddAbsLo12Nc,
 }
 
-/// A function that the code generator brings along, as compiled code names it: stored code must work in another process.
+/// A function that the code generator brings along, as compiled code names it: stored code must
+/// work in another process.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Helper {
     /// Evaluates a pure instruction.

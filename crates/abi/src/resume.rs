@@ -26,7 +26,8 @@ pub enum ResumeKind {
     StripMine,
     /// Another thread's progress: the lane spun for a while. `nanosleep` too.
     Yield,
-    /// A CTA barrier. Operands: id, count (0: all threads), predicate (for reductions); results as the op has.
+    /// A CTA barrier. Operands: id, count (0: all threads), predicate (for reductions); results as
+    /// the op has.
     Barrier {
         /// Which.
         op: BarrierOp,
@@ -57,6 +58,7 @@ pub struct ResumePoint {
     pub results: Vec<(u32, Type)>,
     /// Slots that must be equal among lanes resumed together.
     pub uniforms: Vec<(u32, Type)>,
-    /// Slots that only the first lane fills where a gang stopped as a whole: the others have the same value.
+    /// Slots that only the first lane fills where a gang stopped as a whole: the others have the
+    /// same value.
     pub shared: Vec<(u32, Type)>,
 }

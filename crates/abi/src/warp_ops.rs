@@ -1,5 +1,5 @@
-//! What warp operations compute, from operands captured when the lanes arrived. The runtime uses it for lanes that had to wait,
-//! compiled code for lanes that meet in one gang.
+//! What warp operations compute, from operands captured when the lanes arrived. The runtime uses it
+//! for lanes that had to wait, compiled code for lanes that meet in one gang.
 
 #![expect(
     unsafe_code,
@@ -16,9 +16,9 @@ pub const WARP: usize = 32;
 /// One value per lane.
 pub type Lanes = [u64; WARP];
 
-/// Computes `op` over the lanes in `group`, which all have arrived; lanes outside it are ignored. Operands are in the
-/// op's order, without the member mask. What `out` holds for other lanes, or beyond the op's results, is arbitrary; it has room for
-/// [`WarpOp::n_results`] at least.
+/// Computes `op` over the lanes in `group`, which all have arrived; lanes outside it are ignored.
+/// Operands are in the op's order, without the member mask. What `out` holds for other lanes, or
+/// beyond the op's results, is arbitrary; it has room for [`WarpOp::n_results`] at least.
 pub fn compute(op: WarpOp, ty: Type, group: u32, args: &[Lanes], out: &mut [Lanes]) {
     const ZEROS: Lanes = [0; WARP];
     let a = args.first().unwrap_or(&ZEROS);
@@ -73,8 +73,8 @@ fn ballot(a: &Lanes, group: u32) -> u32 {
         .fold(0, |mask, lane| mask | 1 << lane)
 }
 
-/// The lane that `shfl` reads for lane `lane`, and whether that is one in range: if not, it is the lane itself. `b` and `c` are
-/// the instruction's operands.
+/// The lane that `shfl` reads for lane `lane`, and whether that is one in range: if not, it is the
+/// lane itself. `b` and `c` are the instruction's operands.
 pub fn shuffle_source(op: WarpOp, lane: u32, b: u32, c: u32) -> (u32, bool) {
     let (amount, clamp, segment) = (b & 31, c & 31, (c >> 8) & 31);
     let max_lane = (lane & segment) | (clamp & !segment);
@@ -90,8 +90,8 @@ pub fn shuffle_source(op: WarpOp, lane: u32, b: u32, c: u32) -> (u32, bool) {
     (if in_range { source } else { lane } % WARP as u32, in_range)
 }
 
-/// `shfl`: operands a, b, c; results the value and whether the source lane is in range. A source lane that takes no part
-/// gives zero.
+/// `shfl`: operands a, b, c; results the value and whether the source lane is in range. A source
+/// lane that takes no part gives zero.
 fn shuffle(op: WarpOp, group: u32, args: &[Lanes], out: &mut [Lanes]) {
     let ([a, b, c], [value, in_range, ..]) = (args, out) else {
         return;
@@ -105,7 +105,8 @@ fn shuffle(op: WarpOp, group: u32, args: &[Lanes], out: &mut [Lanes]) {
     }
 }
 
-/// `movmatrix`: lanes 4 r to 4 r + 3 hold row r, two halves each. Lanes that take no part hold zeros.
+/// `movmatrix`: lanes 4 r to 4 r + 3 hold row r, two halves each. Lanes that take no part hold
+/// zeros.
 fn transpose(a: &Lanes, group: u32, out: &mut [Lanes]) {
     let mut tile = [[0; 8]; 8];
     for lane in lanes(group) {
@@ -140,7 +141,8 @@ fn fold(a: &Lanes, group: u32, start: u32, f: impl Fn(u32, u32) -> u32) -> u32 {
     lanes(group).fold(start, |sum, lane| f(sum, a[lane as usize] as u32))
 }
 
-/// `redux.min.f32` over `key(x)`, an exact sign change or nothing: -0 is less than +0, NaNs lose or (`nan`) win.
+/// `redux.min.f32` over `key(x)`, an exact sign change or nothing: -0 is less than +0, NaNs lose or
+/// (`nan`) win.
 fn float_fold(a: &Lanes, group: u32, key: impl Fn(f32) -> f32, nan: bool) -> u32 {
     const CANONICAL_NAN: u32 = 0x7fff_ffff;
     let values = || lanes(group).map(|lane| f32::from_bits(a[lane as usize] as u32));
@@ -161,8 +163,8 @@ fn elect(group: u32, out: &mut [Lanes]) -> u32 {
     leader
 }
 
-/// Operands and results of one operation as compiled code keeps them: an element per lane, of 4 bytes or, for `match` of 64-bit
-/// values, of 8; a predicate is 0 or all ones.
+/// Operands and results of one operation as compiled code keeps them: an element per lane, of 4
+/// bytes or, for `match` of 64-bit values, of 8; a predicate is 0 or all ones.
 #[repr(C)]
 pub struct WarpBuffer {
     pub args: [[u8; 8 * WARP]; 3],
@@ -173,7 +175,8 @@ pub struct WarpBuffer {
 ///
 /// # Safety
 ///
-/// `data` points to a warp operation that the running kernel keeps; `buffer` to a buffer that nobody else uses.
+/// `data` points to a warp operation that the running kernel keeps; `buffer` to a buffer that
+/// nobody else uses.
 pub unsafe extern "C" fn warp_op(data: *const InstData, group: u64, buffer: *mut WarpBuffer) {
     // SAFETY: the caller's promise.
     let (data, buffer) = unsafe { (&*data, &mut *buffer) };

@@ -95,8 +95,8 @@ pub unsafe extern "C" fn la_objopen(
     }
 }
 
-/// Called when a program asks for a symbol of a library that [`la_objopen`] chose; the answer is the
-/// address that it gets.
+/// Called when a program asks for a symbol of a library that [`la_objopen`] chose; the answer is
+/// the address that it gets.
 ///
 /// # Safety
 ///

@@ -307,8 +307,8 @@ unsafe extern "C" fn cubin<const COPY: usize>(program: Program, code: *mut c_cha
     }
 }
 
-/// Options with a virtual architecture in the place of a real one; none if they name no real one, or
-/// want code for the linker, which is another format.
+/// Options with a virtual architecture in the place of a real one; none if they name no real one,
+/// or want code for the linker, which is another format.
 fn virtual_options(options: &[&CStr]) -> Option<Vec<CString>> {
     const NAMES: [&str; 2] = ["--gpu-architecture", "-arch"];
     let text = |option: &CStr| option.to_bytes().to_owned();

@@ -38,15 +38,17 @@ pub enum Command {
     Cache(CacheArgs),
     /// Run a program with ptxjit in the place of the GPU: its CUDA libraries are ptxjit's.
     ///
-    /// The program's exit status is that of this command; 127 if it is not found, 126 if it cannot be run.
+    /// The program's exit status is that of this command; 127 if it is not found, 126 if it cannot
+    /// be run.
     Exec(LaunchArgs),
-    /// Put this command and the libraries into a folder, as an installation has them: bin/ and lib/.
+    /// Put this command and the libraries into a folder, as an installation has them: bin/ and
+    /// lib/.
     #[command(hide = true)]
     Dist(DistArgs),
     /// Stand in for NVIDIA's `ptxas`: check a PTX file, and deliver it as if it were machine code.
     ///
-    /// Takes the options of `ptxas`; those that matter are -o, --gpu-name, -c, -v and --version. Under the name `ptxas` the
-    /// command does the same.
+    /// Takes the options of `ptxas`; those that matter are -o, --gpu-name, -c, -v and --version.
+    /// Under the name `ptxas` the command does the same.
     #[command(disable_help_flag = true)]
     Ptxas(PtxasArgs),
 }
@@ -75,7 +77,8 @@ pub struct LaunchArgs {
     /// Check every access: exact bounds, alignment, freed memory.
     #[arg(long)]
     pub memcheck: bool,
-    /// Look for bugs in kernels: a list of mem, race, init and sync, or all. Checks of more than memory interpret the kernels, which is slow.
+    /// Look for bugs in kernels: a list of mem, race, init and sync, or all. Checks of more than
+    /// memory interpret the kernels, which is slow.
     #[arg(long, value_name = "CHECKS")]
     pub sanitize: Option<ProgramChecks>,
     /// Leave out findings that this file lists.
@@ -87,7 +90,8 @@ pub struct LaunchArgs {
     /// Stop a kernel that takes longer.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
-    /// The order in which threads make progress: deterministic, roundrobin, random:SEED, adversarial or `pct:SEED[:DEPTH]`.
+    /// The order in which threads make progress: deterministic, roundrobin, random:SEED,
+    /// adversarial or `pct:SEED[:DEPTH]`.
     #[arg(long)]
     pub schedule: Option<Schedule>,
     /// Write a line per call of the driver.
@@ -96,7 +100,8 @@ pub struct LaunchArgs {
     /// Write reports of faults as lines of JSON, instead of text to standard error.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Print the environment as a shell's `export` lines instead of running anything: eval "$(ptxjit exec --print-env)".
+    /// Print the environment as a shell's `export` lines instead of running anything: eval
+    /// "$(ptxjit exec --print-env)".
     #[arg(long)]
     pub print_env: bool,
     /// The program and its arguments.
@@ -133,7 +138,8 @@ impl Command {
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The PTX file; several are linked. Fat binaries will do, too, and to be linked also objects and libraries that hold such.
+    /// The PTX file; several are linked. Fat binaries will do, too, and to be linked also objects
+    /// and libraries that hold such.
     #[arg(required_unless_present = "case")]
     pub files: Vec<PathBuf>,
     /// The kernel, mangled or demangled; may be left out if the module has only one.
@@ -159,13 +165,16 @@ pub struct RunArgs {
     pub programmatic: bool,
     /// A kernel argument, in order.
     ///
-    /// TYPE=VALUE for a scalar (u8 … u64, s8 … s64, f16, bf16, f32, f64, b8 … b128; hexadecimal gives the bits of a float type,
-    /// as do 0f… and 0d…); bytes=HEX for a structure; `TYPE[N]=INIT` for a buffer passed by pointer, where INIT is zeros,
-    /// uninit, arange, arange:START:STEP, fill:VALUE, random:SEED:LO:HI, @FILE.npy or @FILE.bin; TYPE=@FILE takes the length
-    /// from the file; same=I passes argument I's pointer again; tensormap={…} or tensormap=@FILE.json passes a tensor map by value,
-    /// with the fields of a case file's, and in place of `buffer` either `arg`, the index of the argument whose buffer it
-    /// describes, or `data`, a buffer of its own written like an argument; tex={…}, surf={…} and sampler={…} pass the handle of a texture, surface or
-    /// sampler in the same way, whose data may also be a file (`npy`).
+    /// TYPE=VALUE for a scalar (u8 … u64, s8 … s64, f16, bf16, f32, f64, b8 … b128; hexadecimal
+    /// gives the bits of a float type, as do 0f… and 0d…); bytes=HEX for a structure;
+    /// `TYPE[N]=INIT` for a buffer passed by pointer, where INIT is zeros, uninit, arange,
+    /// arange:START:STEP, fill:VALUE, random:SEED:LO:HI, @FILE.npy or @FILE.bin; TYPE=@FILE takes
+    /// the length from the file; same=I passes argument I's pointer again; tensormap={…} or
+    /// tensormap=@FILE.json passes a tensor map by value, with the fields of a case file's, and in
+    /// place of `buffer` either `arg`, the index of the argument whose buffer it describes, or
+    /// `data`, a buffer of its own written like an argument; tex={…}, surf={…} and sampler={…} pass
+    /// the handle of a texture, surface or sampler in the same way, whose data may also be a file
+    /// (`npy`).
     #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true)]
     pub args: Vec<CliArg>,
     /// Bind a texture, surface or sampler, written as for --arg, to a module variable.
@@ -179,12 +188,13 @@ pub struct RunArgs {
     /// Print argument I's buffer after the launch, the first N elements of it if given.
     #[arg(long, value_name = "I[:N]")]
     pub print: Vec<PrintSpec>,
-    /// Write argument I's buffer to FILE after the launch: NumPy's format if FILE ends in .npy, a picture if it ends in .png, else
-    /// raw bytes.
+    /// Write argument I's buffer to FILE after the launch: NumPy's format if FILE ends in .npy, a
+    /// picture if it ends in .png, else raw bytes.
     ///
-    /// A picture needs a size: I=FILE.png:WIDTHxHEIGHT. A u8 buffer is grey with one element per pixel, RGB with three, RGBA with
-    /// four. Elements of other types, one per pixel, go through a colour map from violet (least) over green to yellow (greatest):
-    /// floats in proportion to their value, integers to its logarithm; NaN is black.
+    /// A picture needs a size: I=FILE.png:WIDTHxHEIGHT. A u8 buffer is grey with one element per
+    /// pixel, RGB with three, RGBA with four. Elements of other types, one per pixel, go through a
+    /// colour map from violet (least) over green to yellow (greatest): floats in proportion to
+    /// their value, integers to its logarithm; NaN is black.
     #[arg(long, value_name = "I=FILE")]
     pub out: Vec<OutSpec>,
     /// Launch N times on the same buffers and report times.
@@ -213,11 +223,12 @@ pub struct RunArgs {
     /// Names that have separators of folders or NUL, or start with a dot, are refused.
     #[arg(long, requires = "case", value_name = "DIR")]
     pub out_dir: Option<PathBuf>,
-    /// Let the case read files outside of its folder. Without it, a case's PTX and data are plain files below the folder of its
-    /// case.json, and links that lead out of it are refused.
+    /// Let the case read files outside of its folder. Without it, a case's PTX and data are plain
+    /// files below the folder of its case.json, and links that lead out of it are refused.
     #[arg(long, requires = "case")]
     pub allow_outside: bool,
-    /// Report findings of sanitizers as text, json or sarif, perhaps to a file: sarif=FILE. May be given several times.
+    /// Report findings of sanitizers as text, json or sarif, perhaps to a file: sarif=FILE. May be
+    /// given several times.
     #[arg(long, value_name = "FORMAT[=FILE]")]
     pub report: Vec<ReportArg>,
     /// Leave out findings that this file lists.
@@ -232,7 +243,8 @@ pub struct RunArgs {
     /// Write what the schedule chooses to FILE, to be replayed. Interprets the kernel.
     #[arg(long, value_name = "FILE", conflicts_with = "explore")]
     pub record: Option<PathBuf>,
-    /// Make the choices that --record wrote to FILE, with any checks. The modules and the launches must be the same.
+    /// Make the choices that --record wrote to FILE, with any checks. The modules and the launches
+    /// must be the same.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "explore", "schedule"])]
     pub replay: Option<PathBuf>,
     #[command(flatten)]
@@ -250,7 +262,8 @@ pub struct ExecArgs {
     /// Threads of the host to use; all cores if left out.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub threads: Option<u32>,
-    /// The order in which threads make progress: deterministic, roundrobin, random:SEED, adversarial or `pct:SEED[:DEPTH]`.
+    /// The order in which threads make progress: deterministic, roundrobin, random:SEED,
+    /// adversarial or `pct:SEED[:DEPTH]`.
     #[arg(long)]
     pub schedule: Option<Schedule>,
     /// Stop a launch that takes longer, to compile or to run.
@@ -259,7 +272,8 @@ pub struct ExecArgs {
     /// Check every access: exact bounds, alignment, freed memory; the same as --sanitize mem.
     #[arg(long)]
     pub memcheck: bool,
-    /// Look for bugs: a list of mem, race, init, sync and leak, or all. Checks of more than memory interpret the kernel, which is slow.
+    /// Look for bugs: a list of mem, race, init, sync and leak, or all. Checks of more than memory
+    /// interpret the kernel, which is slow.
     #[arg(long, value_name = "CHECKS")]
     pub sanitize: Option<ChecksArg>,
     /// From which severity of findings on the command fails.
@@ -268,19 +282,19 @@ pub struct ExecArgs {
     /// Keep so many findings.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub sanitize_limit: usize,
-    /// Write which lines and sides of conditions were run, over all launches, as lcov=FILE, html=DIR or json=FILE. May be given several
-    /// times.
+    /// Write which lines and sides of conditions were run, over all launches, as lcov=FILE,
+    /// html=DIR or json=FILE. May be given several times.
     #[arg(long, value_name = "FORMAT=PATH")]
     pub coverage: Vec<CoverageArg>,
-    /// Tell what each line does and asks of memory: instructions, active lanes, sectors, bank conflicts, atomics, barriers; as a table, or as
-    /// json=FILE.
+    /// Tell what each line does and asks of memory: instructions, active lanes, sectors, bank
+    /// conflicts, atomics, barriers; as a table, or as json=FILE.
     #[arg(long, value_name = "json=FILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub profile: Option<ProfileArg>,
     /// Interpret instead of compiling; slow, for comparison.
     #[arg(long)]
     pub interp: bool,
-    /// Finish compiling before the first launch. Otherwise a large kernel starts with code made in a hurry, which is improved
-    /// beside the launch. Implied where launches are repeated.
+    /// Finish compiling before the first launch. Otherwise a large kernel starts with code made in
+    /// a hurry, which is improved beside the launch. Implied where launches are repeated.
     #[arg(long)]
     pub eager: bool,
 }
@@ -310,18 +324,19 @@ pub struct TestArgs {
     /// Only tests whose name contains TEXT.
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
-    /// Run only part I of N of the tests, counted from 1. Every test is in exactly one part, the same on every machine.
+    /// Run only part I of N of the tests, counted from 1. Every test is in exactly one part, the
+    /// same on every machine.
     #[arg(long, value_name = "I/N")]
     pub shard: Option<Shard>,
-    /// Make the parts of --shard take about as long as each other, by the times in a report of an earlier run (--json or
-    /// --junit); may be given several times. All parts need the same files.
+    /// Make the parts of --shard take about as long as each other, by the times in a report of an
+    /// earlier run (--json or --junit); may be given several times. All parts need the same files.
     #[arg(long, value_name = "FILE", requires = "shard")]
     pub timings: Vec<PathBuf>,
     /// Print one JSON document instead of text.
     #[arg(long)]
     pub json: bool,
-    /// Let cases read files outside of their folders. Without it, a case's PTX and data are plain files below the folder of its
-    /// case.json, and links that lead out of it are refused.
+    /// Let cases read files outside of their folders. Without it, a case's PTX and data are plain
+    /// files below the folder of its case.json, and links that lead out of it are refused.
     #[arg(long)]
     pub allow_outside: bool,
     #[command(flatten)]
@@ -365,7 +380,8 @@ pub struct DumpArgs {
     /// Heuristics of the vectorizer to switch off.
     #[arg(long, hide = true, value_name = "-NAME,…", allow_hyphen_values = true)]
     pub passes: Option<String>,
-    /// From `opt` on, with the code that notices whether these sanitizers may have something to find.
+    /// From `opt` on, with the code that notices whether these sanitizers may have something to
+    /// find.
     #[arg(long, value_name = "CHECKS")]
     pub sanitize: Option<ChecksArg>,
     /// ast, ir, the name of a pass, gang, vectorize, clif or asm; `help` lists them.
@@ -392,8 +408,8 @@ pub struct CacheArgs {
 pub enum CacheAction {
     /// Tell where it is and how large.
     ///
-    /// It is in $PTXJIT_CACHE_DIR, or else $XDG_CACHE_HOME/ptxjit, or else ~/.cache/ptxjit, and takes at most $PTXJIT_CACHE_SIZE
-    /// bytes (512M if not set).
+    /// It is in $PTXJIT_CACHE_DIR, or else $XDG_CACHE_HOME/ptxjit, or else ~/.cache/ptxjit, and
+    /// takes at most $PTXJIT_CACHE_SIZE bytes (512M if not set).
     Show,
     /// Remove everything in it.
     Clear,

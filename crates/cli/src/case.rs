@@ -1,7 +1,7 @@
 //! Case files: launches of real kernels with their inputs and expected results.
 //!
-//! The model follows the format field by field; what the fields mean at run time is in [`crate::session`] and
-//! [`crate::compare`].
+//! The model follows the format field by field; what the fields mean at run time is in
+//! [`crate::session`] and [`crate::compare`].
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -20,7 +20,8 @@ pub struct Tolerance {
 /// How many differing elements a failure shows.
 const SHOWN: usize = 5;
 
-/// Nothing if `got` (the bytes of a buffer of type `dtype`) is as wanted, else the differences in words.
+/// Nothing if `got` (the bytes of a buffer of type `dtype`) is as wanted, else the differences in
+/// words.
 pub fn buffers(
     name: &str,
     dtype: DType,

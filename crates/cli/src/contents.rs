@@ -1,5 +1,5 @@
-//! First contents of buffers, and copies between buffers and files: in pieces that stay in the processor's caches, so that no second copy of a large
-//! buffer is ever made.
+//! First contents of buffers, and copies between buffers and files: in pieces that stay in the
+//! processor's caches, so that no second copy of a large buffer is ever made.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};

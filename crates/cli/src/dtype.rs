@@ -118,7 +118,8 @@ impl DType {
         }
     }
 
-    /// Appends `number` in this type; an integer type takes what its bits can say, signed or unsigned.
+    /// Appends `number` in this type; an integer type takes what its bits can say, signed or
+    /// unsigned.
     pub fn encode(self, number: Number, out: &mut Vec<u8>) -> Result<()> {
         if self.is_float() {
             self.encode_float(number.as_f64(), out);
@@ -170,10 +171,12 @@ fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
         .expect("the slice has the array's length")
 }
 
-/// The bytes of a scalar written as text, for a type called `type_name`: any of [`DType`]'s names or `b128`.
+/// The bytes of a scalar written as text, for a type called `type_name`: any of [`DType`]'s names
+/// or `b128`.
 ///
-/// Beside decimal numbers, `nan` and `inf`: hexadecimal gives an integer, or the bits of a float type; `0f` and `0d`
-/// give the bits of an f32 or f64, which a wider or narrower float type converts.
+/// Beside decimal numbers, `nan` and `inf`: hexadecimal gives an integer, or the bits of a float
+/// type; `0f` and `0d` give the bits of an f32 or f64, which a wider or narrower float type
+/// converts.
 pub fn parse_scalar(type_name: &str, text: &str) -> Result<Vec<u8>> {
     if type_name == "b128" {
         return parse_b128(text);

@@ -7,7 +7,8 @@ use crate::dtype::Number;
 use crate::plan::Plan;
 use crate::session::{self, Failure, FailureKind, Session};
 
-/// The schedules that are tried: the plain ones, then those of Burckhardt et al. with depths 1 to 3.
+/// The schedules that are tried: the plain ones, then those of Burckhardt et al. with depths 1 to
+/// 3.
 pub fn schedules(n: u32) -> Vec<Schedule> {
     let plain = [
         Schedule::Deterministic,
@@ -25,7 +26,8 @@ struct Results {
     buffers: Vec<Vec<u8>>,
 }
 
-/// Runs the launches under so many schedules and gathers what sanitizers find. Results that depend on the schedule are a finding, too.
+/// Runs the launches under so many schedules and gathers what sanitizers find. Results that depend
+/// on the schedule are a finding, too.
 pub fn run(plan: &Plan, options: &Options, n: u32) -> Result<Vec<Finding>, Failure> {
     let mut all: Vec<Finding> = Vec::new();
     let mut first: Option<Results> = None;

@@ -5,7 +5,8 @@ use anyhow::{Context, Result};
 use crate::contents::Contents;
 use crate::dtype::{DType, Number};
 
-/// An empty vector with room for `count` elements, or an error where a plain one would end the process.
+/// An empty vector with room for `count` elements, or an error where a plain one would end the
+/// process.
 fn room(dtype: DType, count: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let size = count.checked_mul(dtype.size());
@@ -53,7 +54,8 @@ fn wrap(dtype: DType, value: i128) -> Number {
     Number::Int(value & ((1 << (dtype.size() * 8)) - 1))
 }
 
-/// The corpus's generator: `count` numbers from `lo` (inclusive) to `hi` (exclusive), the same everywhere.
+/// The corpus's generator: `count` numbers from `lo` (inclusive) to `hi` (exclusive), the same
+/// everywhere.
 pub fn random(dtype: DType, count: usize, seed: u64, lo: Number, hi: Number) -> Result<Vec<u8>> {
     let mut out = room(dtype, count)?;
     if dtype.is_float() {

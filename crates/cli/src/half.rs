@@ -75,10 +75,12 @@ impl Format {
         if magnitude == 0.0 {
             return sign;
         }
-        // The unit in the last place of the result: that of the binade, but never below the subnormals'.
+        // The unit in the last place of the result: that of the binade, but never below the
+        // subnormals'.
         let binade = ((magnitude.to_bits() >> 52) as i32 - 1023).max(1 - self.bias());
         let ulp_exp = binade - self.man_bits as i32;
-        // Both factors of two are exact: no f64 of interest is subnormal, and the quotient has few bits above the point.
+        // Both factors of two are exact: no f64 of interest is subnormal, and the quotient has few
+        // bits above the point.
         let units = (magnitude * 2f64.powi(-ulp_exp / 2) * 2f64.powi(-ulp_exp - (-ulp_exp / 2)))
             .round_ties_even();
         // A carry out of the mantissa moves on into the exponent, which is what the format wants.

@@ -1,7 +1,7 @@
 //! Files that hold PTX, as such or in a fat binary, and several of them linked.
 //!
-//! Fat binaries hold several versions of a program; the one for the compute capability of `$PTXJIT_COMPUTE_CAPABILITY` is used,
-//! 8.0 if that is not set.
+//! Fat binaries hold several versions of a program; the one for the compute capability of
+//! `$PTXJIT_COMPUTE_CAPABILITY` is used, 8.0 if that is not set.
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,9 @@
 //! The `ptxjit` command, as a library so that tests can use its parts.
 //!
-//! Each subcommand is one file. `case`, `plan`, `session` and `judge` make a test of a case file; `arg`, `dtype`, `fill`, `contents`
-//! and `npy` know how numbers become bytes, `picture` how they become pixels; `paths`, `replace` and `term` stand between this process and
-//! the names, the disks and the terminals of others. What a launch is lies below, in the `ptxjit` library.
+//! Each subcommand is one file. `case`, `plan`, `session` and `judge` make a test of a case file;
+//! `arg`, `dtype`, `fill`, `contents` and `npy` know how numbers become bytes, `picture` how they
+//! become pixels; `paths`, `replace` and `term` stand between this process and the names, the disks
+//! and the terminals of others. What a launch is lies below, in the `ptxjit` library.
 
 #![forbid(unsafe_code)]
 
@@ -51,7 +52,8 @@ pub mod texture;
 
 pub use isa::markdown as isa_table;
 
-/// Does what `ptxas` is asked for: the same command under the name of the assembler whose place it takes.
+/// Does what `ptxas` is asked for: the same command under the name of the assembler whose place it
+/// takes.
 pub fn ptxas_main(words: &[OsString]) -> ExitCode {
     term::exit_code(ptxas::run(words))
 }
@@ -72,7 +74,8 @@ pub fn run_command(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Joins `--profile json=FILE`, whose value may be left out: what follows can be the name of a file.
+/// Joins `--profile json=FILE`, whose value may be left out: what follows can be the name of a
+/// file.
 fn joined(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut out: Vec<OsString> = Vec::new();
     for word in words {

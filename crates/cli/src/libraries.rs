@@ -1,7 +1,9 @@
-//! The libraries that programs load in the place of NVIDIA's: under which names, and where they are.
+//! The libraries that programs load in the place of NVIDIA's: under which names, and where they
+//! are.
 //!
-//! An installation has them in a folder of its own near the command. Cargo builds them under names that no program asks for, and
-//! wheels cannot hold links, so where names are missing a folder of links is made that has them all.
+//! An installation has them in a folder of its own near the command. Cargo builds them under names
+//! that no program asks for, and wheels cannot hold links, so where names are missing a folder of
+//! links is made that has them all.
 
 use std::fs;
 use std::io;
@@ -150,7 +152,8 @@ fn installed(folder: &Path) -> Names {
     names
 }
 
-/// The libraries as cargo leaves them, in `folder` or, where they are only what others depend on, in `deps` below it.
+/// The libraries as cargo leaves them, in `folder` or, where they are only what others depend on,
+/// in `deps` below it.
 pub(crate) fn built(folder: &Path) -> Names {
     names(|part| {
         let places = [
@@ -234,7 +237,8 @@ fn private(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts links and the stand-in for the assembler into a folder. Several processes may do so at the same time.
+/// Puts links and the stand-in for the assembler into a folder. Several processes may do so at the
+/// same time.
 fn fill(folder: &Path, command: &Path, names: &Names) -> io::Result<()> {
     fs::create_dir_all(folder.join("bin"))?;
     for (name, file) in names {
@@ -261,7 +265,8 @@ fn replace(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Resul
     fs::rename(&temporary, path)
 }
 
-/// A script that runs `ptxjit ptxas`; `command` is a path or one relative to the script, with `$here`.
+/// A script that runs `ptxjit ptxas`; `command` is a path or one relative to the script, with
+/// `$here`.
 fn ptxas_script(command: &Path) -> String {
     let command = crate::exec::quoted(&command.to_string_lossy());
     format!("#!/bin/sh\n# Stands in for NVIDIA's assembler.\nexec {command} ptxas \"$@\"\n")

@@ -9,7 +9,8 @@ use std::thread::Builder;
 /// Deeply nested PTX takes some; memory is only used when touched.
 const STACK_SIZE: usize = 64 << 20;
 
-/// The work is done on a thread whose stack has a size of ours: that of the first one is the user's choice, and can be too small.
+/// The work is done on a thread whose stack has a size of ours: that of the first one is the user's
+/// choice, and can be too small.
 fn main() -> ExitCode {
     let work = || {
         let mut words: Vec<OsString> = std::env::args_os().collect();

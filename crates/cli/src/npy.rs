@@ -1,7 +1,8 @@
 //! NumPy's file format, as far as one-dimensional and row-major data need it.
 //!
-//! Versions 1 to 3 are read, version 1 is written. Big-endian and Fortran-ordered arrays of several dimensions are
-//! refused rather than silently misread. bfloat16 has no NumPy type: such data travel as f32, see [`Array::into_dtype`].
+//! Versions 1 to 3 are read, version 1 is written. Big-endian and Fortran-ordered arrays of several
+//! dimensions are refused rather than silently misread. bfloat16 has no NumPy type: such data
+//! travel as f32, see [`Array::into_dtype`].
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -31,7 +32,8 @@ impl Array {
         parse(&file).with_context(|| format!("{} is not a usable NumPy file", shown(path)))
     }
 
-    /// The same array for a buffer of type `dtype`: only f32 turns into bf16, anything else must match already.
+    /// The same array for a buffer of type `dtype`: only f32 turns into bf16, anything else must
+    /// match already.
     pub fn into_dtype(self, dtype: DType) -> Result<Array> {
         if self.dtype == DType::F32 && dtype == DType::Bf16 {
             let mut bytes = Vec::with_capacity(self.bytes.len() / 2);
@@ -74,7 +76,8 @@ pub fn header(dtype: DType, count: usize) -> Vec<u8> {
         "{{'descr': '{}', 'fortran_order': False, 'shape': ({count},), }}",
         descr(dtype)
     );
-    // Magic, version and length take ten bytes; data shall start at a multiple of 64, after a line feed.
+    // Magic, version and length take ten bytes; data shall start at a multiple of 64, after a line
+    // feed.
     while !(10 + header.len() + 1).is_multiple_of(64) {
         header.push(' ');
     }
@@ -134,7 +137,8 @@ pub fn parse(file: &[u8]) -> Result<Array> {
     })
 }
 
-/// Type, place and length of the data of a file, of which only the header is read. None for what is no plain file, such as a pipe.
+/// Type, place and length of the data of a file, of which only the header is read. None for what is
+/// no plain file, such as a pipe.
 pub fn locate(path: &Path) -> Result<Option<(DType, u64, usize)>> {
     let context = || format!("cannot read {}", shown(path));
     let mut file = File::open(path).with_context(context)?;
@@ -173,7 +177,8 @@ fn element_type(header: &Header, len: usize) -> Result<DType> {
     if header.is_fortran && header.shape.len() > 1 {
         bail!("the array is in Fortran order; save numpy.ascontiguousarray of it");
     }
-    // Like NumPy, as if no dimension were zero: an empty array must not have dimensions of any size either.
+    // Like NumPy, as if no dimension were zero: an empty array must not have dimensions of any size
+    // either.
     let mut dims = header.shape.iter();
     let most = dims.try_fold(dtype.size(), |size, &n| size.checked_mul(n.max(1)));
     ensure!(

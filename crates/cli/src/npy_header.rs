@@ -1,7 +1,9 @@
-//! The header of a NumPy file: a Python dictionary with the keys `descr`, `fortran_order` and `shape`.
+//! The header of a NumPy file: a Python dictionary with the keys `descr`, `fortran_order` and
+//! `shape`.
 //!
-//! NumPy evaluates it as a Python literal, and then checks keys and types. What is accepted here is a part of what NumPy accepts:
-//! all that it and other writers are known to write, and nothing that it refuses.
+//! NumPy evaluates it as a Python literal, and then checks keys and types. What is accepted here is
+//! a part of what NumPy accepts: all that it and other writers are known to write, and nothing that
+//! it refuses.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
@@ -198,7 +200,8 @@ mod tests {
         parse(1, text.as_bytes()).ok()
     }
 
-    /// Both lists were given to NumPy 2.4's `numpy.load`, which loads the first and refuses the second.
+    /// Both lists were given to NumPy 2.4's `numpy.load`, which loads the first and refuses the
+    /// second.
     #[test]
     fn as_numpy_has_it() {
         let of = |shape: &[usize], is_fortran| {

@@ -41,8 +41,8 @@ impl CaseDir {
         CaseDir { path, outside }
     }
 
-    /// The path of a file that the case names. Unless files outside are allowed, it is a plain file below the folder, and no
-    /// link on the way to it leads out.
+    /// The path of a file that the case names. Unless files outside are allowed, it is a plain file
+    /// below the folder, and no link on the way to it leads out.
     pub fn find(&self, name: &str) -> Result<PathBuf> {
         let path = self.path.join(name);
         match self.outside {
@@ -89,7 +89,8 @@ pub fn shown(path: &Path) -> String {
     ptxjit::escape(&path.to_string_lossy()).into_owned()
 }
 
-/// Checks that a file called `name` lies in the folder that it is written to, and can be seen there. `what` is the name's owner.
+/// Checks that a file called `name` lies in the folder that it is written to, and can be seen
+/// there. `what` is the name's owner.
 pub fn file_name(what: &str, name: &str) -> Result<()> {
     let fault = if name.is_empty() {
         "is empty"

@@ -1,8 +1,10 @@
 //! Buffers as pictures: PNG files for eyes, not for programs.
 //!
-//! `u8` buffers are grey, or RGB or RGBA with three or four elements per pixel, as they are. Elements of other types, one per pixel,
-//! go through a colour map from dark violet (the least) over green to yellow (the greatest): floats in proportion to their
-//! value, integers to its logarithm. Counts, such as the iterations of a Mandelbrot set, have most of their detail among small numbers.
+//! `u8` buffers are grey, or RGB or RGBA with three or four elements per pixel, as they are.
+//! Elements of other types, one per pixel, go through a colour map from dark violet (the least)
+//! over green to yellow (the greatest): floats in proportion to their value, integers to its
+//! logarithm. Counts, such as the iterations of a Mandelbrot set, have most of their detail among
+//! small numbers.
 
 use std::io::Write;
 use std::str::FromStr;
@@ -116,8 +118,8 @@ const STEPS: u8 = 254;
 /// The colour of what is not a number.
 const NAN_INDEX: u8 = STEPS + 1;
 
-/// Between these, colours are mixed: dark violet, blue, teal, green, yellow, which are the brighter the greater, and can be told
-/// from each other without seeing red.
+/// Between these, colours are mixed: dark violet, blue, teal, green, yellow, which are the brighter
+/// the greater, and can be told from each other without seeing red.
 const ANCHORS: [[u8; 3]; 5] = [
     [0x44, 0x01, 0x54],
     [0x3b, 0x52, 0x8b],
@@ -234,7 +236,8 @@ mod tests {
 
     #[test]
     fn floats_in_proportion() {
-        // A quarter of the range is the second of five colours; infinities are at the ends, and NaN is black.
+        // A quarter of the range is the second of five colours; infinities are at the ends, and NaN
+        // is black.
         let values = [
             -1.0f32,
             0.0,
@@ -248,7 +251,8 @@ mod tests {
         assert_eq!(color, ColorType::Rgb);
         let pixels: Vec<&[u8]> = pixels.chunks(3).collect();
         assert_eq!(pixels[0], [0x44, 0x01, 0x54]);
-        // 63.5 of 254 steps is rounded to 64: 1.0079 anchors, so 1/127 of the way from the second to the third.
+        // 63.5 of 254 steps is rounded to 64: 1.0079 anchors, so 1/127 of the way from the second
+        // to the third.
         assert_eq!(pixels[1], [0x3b, 0x52, 0x8b]);
         assert_eq!(pixels[2], [0xfd, 0xe7, 0x25]);
         assert_eq!(
@@ -259,7 +263,8 @@ mod tests {
 
     #[test]
     fn integers_by_their_logarithm() {
-        // 2 is the least, 257 = 2 + 255 the greatest: 2 + 15 is half of the way, since (1 + 15)^2 = 1 + 255.
+        // 2 is the least, 257 = 2 + 255 the greatest: 2 + 15 is half of the way, since (1 + 15)^2 =
+        // 1 + 255.
         let bytes: Vec<u8> = [2u16, 17, 257, 2, 17, 257]
             .iter()
             .flat_map(|x| x.to_le_bytes())

@@ -97,7 +97,8 @@ impl Plan {
         crate::input::device(self.files.iter().chain(&self.linked))
     }
 
-    /// The launches of `case`, with `files` as the PTX: the first one is the default, others are for launches that name theirs.
+    /// The launches of `case`, with `files` as the PTX: the first one is the default, others are
+    /// for launches that name theirs.
     pub fn from_case(file: &CaseFile, case: &Case, files: &[PathBuf]) -> Result<Plan> {
         let mut plan = Plan {
             files: files.to_vec(),
@@ -173,7 +174,8 @@ impl Plan {
         self.files.len() - 1
     }
 
-    /// One launch as the flags of `ptxjit run` describe it. The result says for each argument which buffer it points to.
+    /// One launch as the flags of `ptxjit run` describe it. The result says for each argument which
+    /// buffer it points to.
     pub fn from_args(run: &RunArgs) -> Result<(Plan, Vec<Option<usize>>)> {
         let (first, linked) = run.files.split_first().context("no PTX file given")?;
         let mut plan = Plan {
@@ -396,7 +398,8 @@ impl Plan {
         Ok(self.buffers.len() - 1)
     }
 
-    /// Finds the buffers of maps that describe those of other arguments, which may come behind them.
+    /// Finds the buffers of maps that describe those of other arguments, which may come behind
+    /// them.
     fn resolve_maps(&mut self, pointers: &[Option<usize>]) -> Result<()> {
         for map in &mut self.tensor_maps {
             let Some(of) = map.decl.arg else { continue };

@@ -150,7 +150,8 @@ impl Plan {
         }
     }
 
-    /// A texture or surface of the command line; the buffer is that of its data, if it is not another argument's.
+    /// A texture or surface of the command line; the buffer is that of its data, if it is not
+    /// another argument's.
     pub(crate) fn cli_texture(
         &mut self,
         what: &str,
@@ -218,7 +219,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Finds the buffers of textures that lie in those of other arguments, which may come behind them.
+    /// Finds the buffers of textures that lie in those of other arguments, which may come behind
+    /// them.
     pub(crate) fn resolve_textures(&mut self, pointers: &[Option<usize>]) -> Result<()> {
         for texture in &mut self.textures {
             let Some(of) = texture.decl.arg else { continue };

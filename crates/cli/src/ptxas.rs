@@ -1,8 +1,9 @@
 //! `ptxjit ptxas`: stands in for NVIDIA's assembler where a compiler calls one.
 //!
-//! It takes the assembler's command line and checks the PTX as that does: what is wrong goes to stderr, and the exit code is 255.
-//! What it writes is the PTX itself with a NUL behind it, which ptxjit loads in the place of machine code. Options
-//! that would only change machine code are ignored.
+//! It takes the assembler's command line and checks the PTX as that does: what is wrong goes to
+//! stderr, and the exit code is 255. What it writes is the PTX itself with a NUL behind it, which
+//! ptxjit loads in the place of machine code. Options that would only change machine code are
+//! ignored.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,8 +16,8 @@ use crate::term;
 /// What `ptxas` exits with whenever something is wrong.
 const FAILED: u8 = 255;
 
-/// Compilers read the release from the second line and use all of the text in the keys of their caches, so our
-/// own version must be in it.
+/// Compilers read the release from the second line and use all of the text in the keys of their
+/// caches, so our own version must be in it.
 const VERSION: &str = concat!(
     "ptxas: the PTX checker of ptxjit, in the place of NVIDIA's assembler\n",
     "Cuda compilation tools, release 12.9, V12.9.86\n",

@@ -1,5 +1,5 @@
-//! Files of results, which appear whole or not at all: they are written beside their place and renamed, so that a full disk
-//! leaves what was there before.
+//! Files of results, which appear whole or not at all: they are written beside their place and
+//! renamed, so that a full disk leaves what was there before.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -44,7 +44,8 @@ impl Place {
         if is_link && links == Links::Replace {
             return Ok(Place::Plain(path.to_owned()));
         }
-        // Files of descriptors (`/dev/stdout`) are in use by others, who would go on with the file that was replaced.
+        // Files of descriptors (`/dev/stdout`) are in use by others, who would go on with the file
+        // that was replaced.
         let is_device = ["/dev", "/proc"].iter().any(|dir| path.starts_with(dir));
         if is_device || path.metadata().is_ok_and(|it| !it.is_file()) {
             return Ok(Place::Stream(OpenOptions::new().write(true).open(path)?));

@@ -1,4 +1,5 @@
-//! Sanitizers on the command line: which checks, what is reported how, and what case files expect of them.
+//! Sanitizers on the command line: which checks, what is reported how, and what case files expect
+//! of them.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -44,7 +45,8 @@ impl FromStr for ChecksArg {
     }
 }
 
-/// The checks for a program that is not ours, as [`ChecksArg`] has them: of leaks nothing can be said, as there is no last launch.
+/// The checks for a program that is not ours, as [`ChecksArg`] has them: of leaks nothing can be
+/// said, as there is no last launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramChecks(pub String);
 
@@ -180,8 +182,8 @@ impl Expected {
     }
 }
 
-/// Writes findings as text. A loop that the compiler has unrolled has many instructions of one line; of findings that differ in these
-/// alone, the first is shown.
+/// Writes findings as text. A loop that the compiler has unrolled has many instructions of one
+/// line; of findings that differ in these alone, the first is shown.
 pub fn text(findings: &[Finding]) -> String {
     let mut shown: Vec<(&Finding, usize)> = Vec::new();
     for finding in findings {

@@ -114,7 +114,8 @@ pub fn capture(mut options: Options) -> (Options, Output) {
     (options, output)
 }
 
-/// Stack of a thread that compiles. Deeply nested PTX takes some, and memory is only used when touched.
+/// Stack of a thread that compiles. Deeply nested PTX takes some, and memory is only used when
+/// touched.
 const STACK_SIZE: usize = 64 << 20;
 
 /// A plan that is ready to launch.
@@ -306,8 +307,8 @@ impl<'a> Session<'a> {
         findings
     }
 
-    /// The kernel that last changed the word of device memory at an address, where it did, and whether by an atomic operation on
-    /// floating-point numbers.
+    /// The kernel that last changed the word of device memory at an address, where it did, and
+    /// whether by an atomic operation on floating-point numbers.
     pub fn last_write(&self, addr: u64) -> Option<(String, FoundAccess, bool)> {
         let launches = self.launches.iter().zip(&self.kernels).rev();
         launches

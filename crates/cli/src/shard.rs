@@ -1,4 +1,5 @@
-//! A part of the tests, for machines that share them: every test is in exactly one shard, and all machines agree in which.
+//! A part of the tests, for machines that share them: every test is in exactly one shard, and all
+//! machines agree in which.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -36,8 +37,9 @@ impl FromStr for Shard {
 pub type Timings = HashMap<String, f64>;
 
 impl Shard {
-    /// Which of the tests called `names` are in this shard. Without times, each test goes to the shard after that of the one before it:
-    /// neighbours are often builds of the same source, and take as long.
+    /// Which of the tests called `names` are in this shard. Without times, each test goes to the
+    /// shard after that of the one before it: neighbours are often builds of the same source, and
+    /// take as long.
     pub fn choose(self, names: &[&str], timings: &Timings) -> Vec<bool> {
         if timings.is_empty() {
             let is_mine = |idx: usize| idx % self.count == self.index - 1;
@@ -46,7 +48,8 @@ impl Shard {
         self.balanced(names, timings)
     }
 
-    /// The longest test first, each to the shard that has the least to do. A test without a time counts as the average.
+    /// The longest test first, each to the shard that has the least to do. A test without a time
+    /// counts as the average.
     fn balanced(self, names: &[&str], timings: &Timings) -> Vec<bool> {
         let known: Vec<f64> = names
             .iter()
@@ -78,7 +81,8 @@ impl Shard {
     }
 }
 
-/// Adds the times of a report, as `--json` or `--junit` writes it. Of tests with the same name, the longest counts.
+/// Adds the times of a report, as `--json` or `--junit` writes it. Of tests with the same name, the
+/// longest counts.
 pub fn read_timings(path: &Path, timings: &mut Timings) -> Result<()> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("cannot read {}", shown(path)))?;
@@ -204,7 +208,8 @@ mod tests {
         );
         let times = [("a", 9.0), ("b", 3.0), ("c", 3.0), ("d", 2.0)];
         let timings = times.map(|(name, ms)| (name.to_owned(), ms)).into();
-        // The average is 4.25: a (9) | e (4.25), b (3), c (3); then d (2) goes where 9 is less than 10.25.
+        // The average is 4.25: a (9) | e (4.25), b (3), c (3); then d (2) goes where 9 is less than
+        // 10.25.
         assert_eq!(chosen(2, &names, &timings), [vec![0, 3], vec![1, 2, 4]]);
     }
 

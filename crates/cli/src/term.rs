@@ -106,7 +106,8 @@ pub(crate) fn err(text: &str) {
 /// Why something could not be written, if it could not.
 static LOST: OnceLock<String> = OnceLock::new();
 
-/// Remembers the first failure. A reader that has gone away wants no more, and is no reason to fail.
+/// Remembers the first failure. A reader that has gone away wants no more, and is no reason to
+/// fail.
 fn note(stream: &str, written: io::Result<()>) {
     if let Err(err) = written
         && err.kind() != io::ErrorKind::BrokenPipe

@@ -105,7 +105,8 @@ fn tests(args: &TestArgs) -> Result<ExitCode> {
     })
 }
 
-/// Runs the tests, several at a time, and tells about each as it ends. The results are in the order of the tests.
+/// Runs the tests, several at a time, and tells about each as it ends. The results are in the order
+/// of the tests.
 fn run_all(args: &TestArgs, tests: &[Test], mut options: Options) -> Vec<Done> {
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let jobs = args

@@ -16,7 +16,8 @@ use crate::npy::Array;
 use crate::paths::shown;
 use crate::tensor_map::{number, numbers};
 
-/// The fields of a texture or surface, and its memory: data of its own, a buffer, or the storage of another.
+/// The fields of a texture or surface, and its memory: data of its own, a buffer, or the storage of
+/// another.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TextureDecl {

@@ -1,4 +1,5 @@
-//! What files the command takes: several that are linked, fat binaries; and the command in the place of `ptxas`.
+//! What files the command takes: several that are linked, fat binaries; and the command in the
+//! place of `ptxas`.
 
 use std::path::Path;
 use std::process::Command;

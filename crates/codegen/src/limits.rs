@@ -23,7 +23,8 @@ const MOST_BRANCH_ARGS: usize = 100_000;
 const MOST_LIVE: usize = 1 << 27;
 
 /// Pairs of a value that lives across blocks and a block: SSA construction keeps a word or two for
-/// each, and makes parameters of blocks of many. The largest kernels in use have a twentieth of them.
+/// each, and makes parameters of blocks of many. The largest kernels in use have a twentieth of
+/// them.
 const MOST_PLACES: usize = 1 << 24;
 
 /// Whether code for gangs has to keep track of so few places at a time that variables for them are

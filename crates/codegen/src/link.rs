@@ -38,8 +38,8 @@ unsafe impl Sync for Code {}
 ///
 /// # Safety
 ///
-/// The object is what [`crate::compile_object`] made for a host with the same [`crate::describe`], in
-/// this process or in another one of the same build.
+/// The object is what [`crate::compile_object`] made for a host with the same [`crate::describe`],
+/// in this process or in another one of the same build.
 pub unsafe fn place(mut object: Object) -> Result<CompiledKernel, CompileError> {
     let start = Instant::now();
     let kept: Vec<Box<InstData>> = object.head.kept.iter().cloned().map(Box::new).collect();

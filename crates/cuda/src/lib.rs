@@ -1,9 +1,9 @@
 //! `libcuda.so.1`: the CUDA driver API under C's names.
 //!
 //! Every function is a few lines that check pointers for results and call `ptxjit-driver`. [`call`]
-//! has what they share, [`table`] names every function and its versions, [`mod@unimplemented`] exports
-//! the names of those that do nothing yet, [`symbols`] finds addresses for `cuGetProcAddress`, and
-//! [`signatures`] says for tests what every function takes.
+//! has what they share, [`table`] names every function and its versions, [`mod@unimplemented`]
+//! exports the names of those that do nothing yet, [`symbols`] finds addresses for
+//! `cuGetProcAddress`, and [`signatures`] says for tests what every function takes.
 //!
 //! **Invariants**: no panic reaches a client; a pointer of a client is read and written only
 //! through

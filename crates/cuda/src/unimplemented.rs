@@ -1,9 +1,9 @@
 //! Functions that are exported and do nothing: each returns `CUDA_ERROR_NOT_SUPPORTED`, or
 //! `CUDA_ERROR_NOT_INITIALIZED` before `cuInit`.
 //!
-//! Clients and linkers want every name of `cuda.h` to exist. An implementation of a function deletes
-//! its line here; a symbol that is defined twice, or not at all, does not link. The file
-//! is long because it is one list.
+//! Clients and linkers want every name of `cuda.h` to exist. An implementation of a function
+//! deletes its line here; a symbol that is defined twice, or not at all, does not link. The file is
+//! long because it is one list.
 #![expect(
     unsafe_code,
     reason = "exports symbols under the names that clients look up"

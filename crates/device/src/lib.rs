@@ -1,8 +1,9 @@
 //! What an operation of the device ([`DeviceOp`]) does, written once for both engines.
 //!
-//! The interpreter and compiled code call [`execute`] for one thread after the other. What an operation needs of the
-//! thread that executes it comes through [`Thread`], which checks every address; so nothing here needs `unsafe`, and a wrong
-//! operand ends in a [`Fault`] that names the reason.
+//! The interpreter and compiled code call [`execute`] for one thread after the other. What an
+//! operation needs of the thread that executes it comes through [`Thread`], which checks every
+//! address; so nothing here needs `unsafe`, and a wrong operand ends in a [`Fault`] that names the
+//! reason.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -37,9 +38,9 @@ pub trait Thread {
             .try_for_each(|(addr, place)| self.read(addr, &mut bytes[place]))
     }
 
-    /// Gathers rows of memory, those of a tensor that begins at `tensor`, right into `len` bytes of shared memory at a generic
-    /// address, where each has its place, and calls `finish` with these. False where that cannot be done at once: then the
-    /// caller goes through a buffer.
+    /// Gathers rows of memory, those of a tensor that begins at `tensor`, right into `len` bytes of
+    /// shared memory at a generic address, where each has its place, and calls `finish` with these.
+    /// False where that cannot be done at once: then the caller goes through a buffer.
     fn gather(
         &mut self,
         _to: u64,
@@ -51,8 +52,8 @@ pub trait Thread {
         false
     }
 
-    /// Scatters places in `len` bytes of shared memory at a generic address to rows of memory. False, possibly with some of
-    /// it done, where that cannot be done at once.
+    /// Scatters places in `len` bytes of shared memory at a generic address to rows of memory.
+    /// False, possibly with some of it done, where that cannot be done at once.
     fn scatter(&mut self, _from: u64, _len: usize, _rows: &[(usize, Rows)]) -> bool {
         false
     }
@@ -63,8 +64,9 @@ pub trait Thread {
             .try_for_each(|(addr, place)| self.write(addr, &bytes[place]))
     }
 
-    /// Replaces the little-endian element of `size` bytes (1, 2, 4 or 8) at a generic address atomically by what `update`
-    /// makes of it; returns the old one. `update` may be called several times.
+    /// Replaces the little-endian element of `size` bytes (1, 2, 4 or 8) at a generic address
+    /// atomically by what `update` makes of it; returns the old one. `update` may be called several
+    /// times.
     fn update(
         &mut self,
         addr: u64,
@@ -72,8 +74,9 @@ pub trait Thread {
         update: &mut dyn FnMut(u64) -> u64,
     ) -> Result<u64, Fault>;
 
-    /// Replaces the 16 bytes at a generic address atomically by `new`, if they are what is expected where something is; returns
-    /// the old ones. Without atomic operations, for an engine that runs one thread at a time.
+    /// Replaces the 16 bytes at a generic address atomically by `new`, if they are what is expected
+    /// where something is; returns the old ones. Without atomic operations, for an engine that runs
+    /// one thread at a time.
     fn exchange(&mut self, addr: u64, expected: Option<u128>, new: u128) -> Result<u128, Fault> {
         let mut bytes = [0; 16];
         self.read(addr, &mut bytes)?;
@@ -113,8 +116,8 @@ pub trait Thread {
     /// `%cluster_nctarank`.
     fn cluster_size(&self) -> u32;
 
-    /// Generic address of offset 0 of the window of the cluster's shared memory, in which that of the CTA with rank r begins
-    /// at `r << CTA_SHIFT`.
+    /// Generic address of offset 0 of the window of the cluster's shared memory, in which that of
+    /// the CTA with rank r begins at `r << CTA_SHIFT`.
     fn shared_window(&self) -> u64;
 
     /// Text that the kernel prints.
@@ -123,12 +126,14 @@ pub trait Thread {
     /// Allocates on the device heap; 0 if there is no room.
     fn malloc(&mut self, size: u64) -> u64;
 
-    /// Gives memory of the device heap back; the error says what is wrong with the pointer, which is never null.
+    /// Gives memory of the device heap back; the error says what is wrong with the pointer, which
+    /// is never null.
     fn free(&mut self, addr: u64) -> Result<(), String>;
 }
 
 impl dyn Thread + '_ {
-    /// The place in the shared memory of another CTA of the cluster that corresponds to a generic address in that of any.
+    /// The place in the shared memory of another CTA of the cluster that corresponds to a generic
+    /// address in that of any.
     pub fn in_cta(&self, addr: u64, rank: u32) -> Result<u64, Fault> {
         let (base, n) = (self.shared_window(), self.cluster_size());
         if rank >= n {
@@ -176,13 +181,14 @@ pub struct Rows {
     pub len: usize,
     /// Bytes from one to the next in the buffer, which begins with the first.
     pub pitch: usize,
-    /// They belong to more memory than caches hold: what is written there is better not kept in caches.
+    /// They belong to more memory than caches hold: what is written there is better not kept in
+    /// caches.
     pub is_large: bool,
 }
 
 impl Rows {
-    /// Address and place in the buffer of each row. An address that would lie beyond the end of the address space is the
-    /// last one, where no memory is.
+    /// Address and place in the buffer of each row. An address that would lie beyond the end of the
+    /// address space is the last one, where no memory is.
     pub fn each(self) -> impl Iterator<Item = (u64, Range<usize>)> {
         (0..self.count).map(move |n| {
             let offset = self.stride.saturating_mul(n as u64);
@@ -275,7 +281,8 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Executes an operation for one thread: `args` as [`DeviceOp::args`] says, one word each, `results` likewise.
+/// Executes an operation for one thread: `args` as [`DeviceOp::args`] says, one word each,
+/// `results` likewise.
 pub fn execute(
     op: &DeviceOp,
     thread: &mut dyn Thread,

@@ -1,7 +1,8 @@
 //! The formatting of the device `vprintf`: C's rules for the conversions that CUDA knows.
 //!
-//! Arguments lie in a buffer like the fields of a C struct: `int` and smaller in 4 bytes, everything else in 8, each at a multiple
-//! of its size from the 8-byte-aligned start. What is no valid conversion is printed as it stands.
+//! Arguments lie in a buffer like the fields of a C struct: `int` and smaller in 4 bytes,
+//! everything else in 8, each at a multiple of its size from the 8-byte-aligned start. What is no
+//! valid conversion is printed as it stands.
 
 /// Where arguments come from.
 pub trait Source {
@@ -112,7 +113,8 @@ struct Spec {
 const LONGEST: usize = 4096;
 
 impl Spec {
-    /// Parses the specification at the start of `text`, which begins with a percent sign; also its length.
+    /// Parses the specification at the start of `text`, which begins with a percent sign; also its
+    /// length.
     fn parse(text: &[u8]) -> Option<(Spec, usize)> {
         let mut spec = Spec {
             left: false,

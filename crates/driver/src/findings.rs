@@ -1,7 +1,8 @@
 //! What sanitizers find in the kernels of a program: `PTXJIT_SANITIZE`.
 //!
-//! Each finding is told once per process, where reports of faults go. Those that are severe enough are kept as faults, too, so that who
-//! asks for faults (the pytest plugin does) learns of them; the program's calls succeed, as the launch has gone on.
+//! Each finding is told once per process, where reports of faults go. Those that are severe enough
+//! are kept as faults, too, so that who asks for faults (the pytest plugin does) learns of them;
+//! the program's calls succeed, as the launch has gone on.
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -22,7 +23,8 @@ type Key = (FindingKind, Vec<(String, u32)>, String);
 /// What has been told.
 static TOLD: Mutex<Option<HashSet<Key>>> = Mutex::new(None);
 
-/// Tells what a launch has found. `fault` has the text of the fault that ended it, which is told by itself.
+/// Tells what a launch has found. `fault` has the text of the fault that ended it, which is told by
+/// itself.
 pub(crate) fn tell(report: &Report, fault: Option<&str>) {
     for finding in report.take() {
         let is_fault = fault == Some(&finding.message);

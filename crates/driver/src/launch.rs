@@ -139,8 +139,8 @@ impl Shape {
         self.check_cluster(function)
     }
 
-    /// Checks a node of a graph. Its grid may be empty until it is launched: programs that know it later set it in the
-    /// executable graph.
+    /// Checks a node of a graph. Its grid may be empty until it is launched: programs that know it
+    /// later set it in the executable graph.
     pub(crate) fn check_node(&self, function: &Function) -> Result<()> {
         let grid = self.grid.map(|n| n.max(1));
         Shape { grid, ..*self }.check(function)

@@ -1,7 +1,9 @@
-//! For developers: checks every `.ptx` file under the given paths and prints the first finding of each file that has one.
+//! For developers: checks every `.ptx` file under the given paths and prints the first finding of
+//! each file that has one.
 //!
-//! `survey [--programs] [--reject] [--all] PATH…`: with `--programs`, every kernel is also translated and what cannot be executed yet is
-//! printed; with `--reject`, the files without a finding are printed instead, and the findings beside what was expected.
+//! `survey [--programs] [--reject] [--all] PATH…`: with `--programs`, every kernel is also
+//! translated and what cannot be executed yet is printed; with `--reject`, the files without a
+//! finding are printed instead, and the findings beside what was expected.
 
 use std::path::{Path, PathBuf};
 

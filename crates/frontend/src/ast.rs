@@ -1,9 +1,10 @@
 //! The syntax tree of a PTX module: what is written, in the order in which it is written.
 //!
 //! The tree knows no instruction: opcodes, modifiers and names are spans of the source, read with
-//! [`Source::slice`]. What has one meaning everywhere (state spaces, variable types, linkage, numbers)
-//! is decoded. A [`Module`] is a skeleton: function bodies and initializers are ranges of the source, which
-//! `parse::body` and `parse::initializer` turn into a [`Body`] and an [`Initializer`] when they are wanted.
+//! [`Source::slice`]. What has one meaning everywhere (state spaces, variable types, linkage,
+//! numbers) is decoded. A [`Module`] is a skeleton: function bodies and initializers are ranges of
+//! the source, which `parse::body` and `parse::initializer` turn into a [`Body`] and an
+//! [`Initializer`] when they are wanted.
 //!
 //! Spans are offsets into the whole source also inside a body. The tree is bounded in depth: only
 //! constant expressions, initializers and operands nest, and `parse` limits how deeply.
@@ -27,7 +28,8 @@ impl Ident {
     }
 }
 
-// ---- modules -------------------------------------------------------------------------------------
+// ---- modules
+// -------------------------------------------------------------------------------------
 
 /// One PTX module without the contents of its function bodies.
 #[derive(Clone, Debug)]
@@ -166,7 +168,8 @@ pub struct Pragma {
     pub strings: SmallVec<[Span; 1]>,
 }
 
-// ---- variables -----------------------------------------------------------------------------------
+// ---- variables
+// -----------------------------------------------------------------------------------
 
 /// One declared name: variables and registers, of the module or of a body. A directive that
 /// declares several names is as many `Variable`s.
@@ -392,7 +395,8 @@ pub enum AttributeKind {
     Unified(u64, u64),
 }
 
-// ---- initializers --------------------------------------------------------------------------------
+// ---- initializers
+// --------------------------------------------------------------------------------
 
 /// The value of a variable, or of a part of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -450,7 +454,8 @@ pub struct Mask {
     pub of: Initializer,
 }
 
-// ---- constant expressions ------------------------------------------------------------------------
+// ---- constant expressions
+// ------------------------------------------------------------------------
 
 /// A constant expression as written; `parse::constexpr::evaluate` computes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -517,7 +522,8 @@ pub enum BinaryOp {
     Or,
 }
 
-// ---- functions -----------------------------------------------------------------------------------
+// ---- functions
+// -----------------------------------------------------------------------------------
 
 /// `.entry` or `.func`, definition or prototype.
 #[derive(Clone, Debug, PartialEq)]
@@ -601,7 +607,8 @@ pub enum FunctionDirectiveKind {
     Pragma(Pragma),
 }
 
-// ---- bodies --------------------------------------------------------------------------------------
+// ---- bodies
+// --------------------------------------------------------------------------------------
 
 /// The statements of one function.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,6 +1,7 @@
 //! Diagnostics as plain data, and the one function that draws them (`draw`).
 //!
-//! Everything in the frontend that can fail returns `Diagnostic`s; nothing else knows how they look.
+//! Everything in the frontend that can fail returns `Diagnostic`s; nothing else knows how they
+//! look.
 
 mod draw;
 mod excerpt;

@@ -52,8 +52,8 @@ pub struct Position {
 /// The text of one PTX module, or of several that are linked.
 ///
 /// Several texts lie one behind the other in one address space of offsets, each after a line of its
-/// own, so that a span tells by itself which of them it points into. Offsets are 32-bit, so 4 GiB of text and
-/// more are refused by `parse`.
+/// own, so that a span tells by itself which of them it points into. Offsets are 32-bit, so 4 GiB
+/// of text and more are refused by `parse`.
 #[derive(Debug, Default)]
 pub struct Source {
     text: String,
@@ -68,7 +68,8 @@ struct File {
     start: usize,
 }
 
-/// Stands between two texts. It makes the end of one an offset of that one, and each text start on a line of its own.
+/// Stands between two texts. It makes the end of one an offset of that one, and each text start on
+/// a line of its own.
 const SEPARATOR: char = '\n';
 
 impl Source {
@@ -182,7 +183,8 @@ impl Source {
         to_u32(self.index().line_at(offset))
     }
 
-    /// The text of a line without what ends it, as byte offsets; that of the last line for lines past it.
+    /// The text of a line without what ends it, as byte offsets; that of the last line for lines
+    /// past it.
     pub(crate) fn line_range(&self, line: u32) -> Range<usize> {
         let starts = &self.index().starts;
         let idx = (line.max(1) as usize).min(starts.len());
@@ -200,12 +202,13 @@ impl Source {
     }
 }
 
-/// Where lines start, and how many characters there are up to some place: made once, so that no question
-/// about a place takes longer in a longer text or line.
+/// Where lines start, and how many characters there are up to some place: made once, so that no
+/// question about a place takes longer in a longer text or line.
 #[derive(Debug)]
 struct Index {
     starts: Vec<u32>,
-    /// How many bytes before each multiple of [`CHUNK`] do not begin a character; none are kept of ASCII.
+    /// How many bytes before each multiple of [`CHUNK`] do not begin a character; none are kept of
+    /// ASCII.
     inner: Vec<u32>,
 }
 

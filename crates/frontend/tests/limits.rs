@@ -1,4 +1,5 @@
-//! Sizes: what is too large is refused with the limit, and what is not takes no more to check than what is small.
+//! Sizes: what is too large is refused with the limit, and what is not takes no more to check than
+//! what is small.
 
 use ptxjit_frontend::source::Source;
 use ptxjit_frontend::translate::Module;
@@ -226,7 +227,8 @@ fn counts() {
     refused(&scopes(2001), "scopes are nested more than 2000 deep: ");
 }
 
-/// A loop of `n` places where control flow meets, before which `n` registers are written that are read behind it.
+/// A loop of `n` places where control flow meets, before which `n` registers are written that are
+/// read behind it.
 fn ladder(n: usize) -> String {
     let mut body = String::new();
     for r in 0..n {
@@ -254,7 +256,8 @@ fn merges() {
     accepted(&ladder(2_500));
 }
 
-/// Labels that nothing branches to make no blocks, and the blocks of others are as many as there are labels.
+/// Labels that nothing branches to make no blocks, and the blocks of others are as many as there
+/// are labels.
 #[test]
 fn labels_without_branches() {
     let blocks = |body: &str| {

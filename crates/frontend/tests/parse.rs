@@ -456,7 +456,8 @@ fn module_heads() {
     assert!(parse_all(&old).is_ok());
 }
 
-/// What may stand in a declaration in more than one way. NVIDIA's assembler (ptxas 13) takes these, too.
+/// What may stand in a declaration in more than one way. NVIDIA's assembler (ptxas 13) takes these,
+/// too.
 #[test]
 fn loose_declarations() {
     let items = [

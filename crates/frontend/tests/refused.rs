@@ -1,5 +1,5 @@
-//! Modules that NVIDIA's assembler refuses: versions, cache operators that exclude each other, opaque types as operands. What
-//! belongs to each class and is correct stands beside it.
+//! Modules that NVIDIA's assembler refuses: versions, cache operators that exclude each other,
+//! opaque types as operands. What belongs to each class and is correct stands beside it.
 
 use ptxjit_frontend::source::Source;
 use ptxjit_frontend::translate::Module;

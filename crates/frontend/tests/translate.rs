@@ -1,4 +1,5 @@
-//! What PTX becomes: the essentials of translation, seen in printed IR. Instructions have their own file tests.
+//! What PTX becomes: the essentials of translation, seen in printed IR. Instructions have their own
+//! file tests.
 
 use ptxjit_frontend::diag::Kind;
 use ptxjit_frontend::source::Source;

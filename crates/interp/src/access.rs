@@ -1,7 +1,8 @@
 //! Addresses and memory accesses of a thread.
 //!
-//! Generic addresses of the windows: shared, local and parameter memory lie at fixed places from 2^60 on, the same for all
-//! CTAs and threads; constants lie where the launch says, in global memory. An address in no window is global.
+//! Generic addresses of the windows: shared, local and parameter memory lie at fixed places from
+//! 2^60 on, the same for all CTAs and threads; constants lie where the launch says, in global
+//! memory. An address in no window is global.
 
 use ptxjit_ir::{AtomicFmt, AtomicOp, CTA_SHIFT, ROW_BYTES, Space, Type, Value, eval};
 
@@ -15,7 +16,8 @@ use crate::thread::Thread;
 pub(crate) const SHARED_BASE: u64 = 1 << 60;
 pub(crate) const LOCAL_BASE: u64 = 2 << 60;
 const PARAM_BASE: u64 = 3 << 60;
-/// Where bounds are exact each thread has a window of local memory of its own among these many bytes, [`LOCAL_STEP`] apart.
+/// Where bounds are exact each thread has a window of local memory of its own among these many
+/// bytes, [`LOCAL_STEP`] apart.
 const LOCAL_WINDOWS: u64 = 1 << 59;
 const LOCAL_STEP: u64 = 1 << 32;
 /// Windows reach this far on both sides of their base; what is not backed by memory faults.
@@ -49,8 +51,9 @@ impl Address {
 }
 
 impl Machine<'_, '_> {
-    /// Says whose local memory the window of that space is from now on. A GPU shows each thread its own at the same generic addresses;
-    /// where bounds are exact they differ, so that a pointer to another thread's is known for what it is.
+    /// Says whose local memory the window of that space is from now on. A GPU shows each thread its
+    /// own at the same generic addresses; where bounds are exact they differ, so that a pointer to
+    /// another thread's is known for what it is.
     pub(crate) fn enter(&mut self, env: &Env, thread: &Thread<'_>) {
         if self.checks().mem {
             let number = u64::from(env.cta) * u64::from(env.n_threads) + u64::from(thread.linear);

@@ -1,8 +1,8 @@
 //! A CTA barrier: who has arrived, and when all go on.
 //!
-//! Arrivals count by warps, 32 threads each, once every thread of a warp that has not ended has arrived (PTX ISA, "Parallel
-//! Synchronization and Communication Instructions: bar, barrier"). Threads may arrive at different instructions. A thread
-//! that ends no longer has to arrive.
+//! Arrivals count by warps, 32 threads each, once every thread of a warp that has not ended has
+//! arrived (PTX ISA, "Parallel Synchronization and Communication Instructions: bar, barrier").
+//! Threads may arrive at different instructions. A thread that ends no longer has to arrive.
 
 use ptxjit_ir::BarrierOp;
 
@@ -37,8 +37,8 @@ pub struct Arrival {
 }
 
 impl Barrier {
-    /// What is wrong with an arrival with this count, in a CTA of so many threads: counts are of whole warps, and all who meet name the
-    /// same. No count means all of the CTA.
+    /// What is wrong with an arrival with this count, in a CTA of so many threads: counts are of
+    /// whole warps, and all who meet name the same. No count means all of the CTA.
     pub fn conflict(&self, count: u64, n_threads: u32) -> Option<String> {
         if !count.is_multiple_of(WARP) {
             return Some(format!(
@@ -55,7 +55,8 @@ impl Barrier {
         })
     }
 
-    /// Registers an arrival. False if the thread has arrived already and its warp is not complete: it must try again later.
+    /// Registers an arrival. False if the thread has arrived already and its warp is not complete:
+    /// it must try again later.
     pub fn arrive(&mut self, arrival: Arrival) -> bool {
         let (warp, lane) = ((arrival.thread / 32) as usize, arrival.thread % 32);
         if self.pending.len() <= warp {
@@ -79,8 +80,9 @@ impl Barrier {
         true
     }
 
-    /// Counts warps that are complete. `live` has a mask of the threads that have not ended for each warp. If the barrier is
-    /// complete it becomes empty, and the threads that waited are returned with their results.
+    /// Counts warps that are complete. `live` has a mask of the threads that have not ended for
+    /// each warp. If the barrier is complete it becomes empty, and the threads that waited are
+    /// returned with their results.
     pub fn update(&mut self, live: &[u32]) -> Option<Vec<(u32, u64)>> {
         for (warp, pending) in self.pending.iter_mut().enumerate() {
             let live = live.get(warp).copied().unwrap_or(0);

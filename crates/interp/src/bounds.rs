@@ -1,4 +1,5 @@
-//! Exact bounds of variables: where they are asked for, an access must lie in one variable of its window.
+//! Exact bounds of variables: where they are asked for, an access must lie in one variable of its
+//! window.
 
 use ptxjit_ir::{CTA_SHIFT, SharedLayout};
 

@@ -60,8 +60,8 @@ impl<'p> Machine<'p, '_> {
         Ok(())
     }
 
-    /// The function whose descriptor an indirect call names: one of `targets` if the program lists them, else one whose address
-    /// it takes, and of the call's signature.
+    /// The function whose descriptor an indirect call names: one of `targets` if the program lists
+    /// them, else one whose address it takes, and of the call's signature.
     pub(crate) fn callee(
         &mut self,
         thread: &mut Thread<'p>,
@@ -132,7 +132,8 @@ impl<'p> Machine<'p, '_> {
         let end = start.and_then(|start| start.checked_add(size));
         match (start, end) {
             (Some(start), Some(end)) if end <= self.launch.limits.local_bytes => {
-                // A new activation's memory is fresh in the sense that nobody may count on it, but not cleared.
+                // A new activation's memory is fresh in the sense that nobody may count on it, but
+                // not cleared.
                 thread.stack_top = end;
                 if self.checks().mem {
                     thread.objects.push((start, end));

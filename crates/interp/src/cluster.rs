@@ -11,7 +11,8 @@ use crate::schedule::{AtCluster, Cta};
 pub(crate) struct Cluster<'p> {
     /// By rank.
     pub(crate) ctas: Vec<Cta<'p>>,
-    /// Shared memory by rank, none of CTAs that have ended; while the cluster has its turn, the machine has it.
+    /// Shared memory by rank, none of CTAs that have ended; while the cluster has its turn, the
+    /// machine has it.
     shared: Vec<Option<Vec<u8>>>,
     /// Tensor memory by rank, once it has been used; likewise.
     tensor: Vec<Option<Box<TensorMemory>>>,
@@ -121,7 +122,8 @@ impl<'p> Cluster<'p> {
         Ok(can_run)
     }
 
-    /// Begins the next phase of the barrier if all threads that have not ended have arrived. Whether they have.
+    /// Begins the next phase of the barrier if all threads that have not ended have arrived.
+    /// Whether they have.
     fn complete_barrier(&mut self, machine: &mut Machine<'p, '_>) -> bool {
         let mut any = false;
         for cta in &self.ctas {

@@ -156,7 +156,8 @@ impl<'p> Machine<'p, '_> {
             InstData::Alloca { size, align } => {
                 let size = thread.frame().get(*size);
                 {
-                    // Blocks of the stack start and end at multiples as in compiled code, so that it is used up at the same sizes.
+                    // Blocks of the stack start and end at multiples as in compiled code, so that
+                    // it is used up at the same sizes.
                     let size = size.checked_next_multiple_of(16).unwrap_or(u64::MAX);
                     self.reserve(thread, size, (*align).max(16))?
                 }

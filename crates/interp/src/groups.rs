@@ -1,7 +1,9 @@
-//! Groups of lanes: what runs between two preemption points under all schedules but the deterministic one.
+//! Groups of lanes: what runs between two preemption points under all schedules but the
+//! deterministic one.
 //!
-//! The lanes of a group are at one place and execute an instruction each in turn. Those that come to another place, or wait while
-//! others do not, are a group of their own from then on; a barrier and `bar.warp.sync` join the lanes of a warp that they let go on.
+//! The lanes of a group are at one place and execute an instruction each in turn. Those that come
+//! to another place, or wait while others do not, are a group of their own from then on; a barrier
+//! and `bar.warp.sync` join the lanes of a warp that they let go on.
 
 use ptxjit_ir::{DeviceOp, InstData, MemSem, Terminator};
 
@@ -213,7 +215,8 @@ impl<'p> Cta<'p> {
         }
     }
 
-    /// Runs lanes that are at one place until some wait, or may have diverged, or come to a preemption point.
+    /// Runs lanes that are at one place until some wait, or may have diverged, or come to a
+    /// preemption point.
     fn run_segment(
         &mut self,
         machine: &mut Machine<'p, '_>,
@@ -238,7 +241,8 @@ impl<'p> Cta<'p> {
         }
     }
 
-    /// One instruction of a thread; one that others see as a whole is executed as a whole, of which the result tells.
+    /// One instruction of a thread; one that others see as a whole is executed as a whole, of which
+    /// the result tells.
     fn step_whole(
         &mut self,
         machine: &mut Machine<'p, '_>,
@@ -268,7 +272,8 @@ impl<'p> Cta<'p> {
         }
     }
 
-    /// Makes groups of the lanes of a group that are at other places than its first one. Whether there are any that can run.
+    /// Makes groups of the lanes of a group that are at other places than its first one. Whether
+    /// there are any that can run.
     fn part_lanes(&mut self, group: Group) -> bool {
         let mut places: Vec<(_, u32)> = Vec::new();
         for idx in group.threads() {
@@ -289,7 +294,8 @@ impl<'p> Cta<'p> {
         places.len() > 1
     }
 
-    /// A barrier or `bar.warp.sync` lets threads go on: those of a warp that are at one place are a group.
+    /// A barrier or `bar.warp.sync` lets threads go on: those of a warp that are at one place are a
+    /// group.
     pub(crate) fn join_lanes(&mut self, threads: &[u32]) {
         if self.groups.list.is_empty() {
             return;
@@ -340,7 +346,8 @@ impl<'p> Cta<'p> {
         }
     }
 
-    /// Whether a thread is before an instruction by which threads see what others do, or wait for them.
+    /// Whether a thread is before an instruction by which threads see what others do, or wait for
+    /// them.
     pub(crate) fn is_at_point(&self, idx: usize) -> bool {
         let Some(frame) = self.threads[idx].frames.last() else {
             return false;

@@ -34,8 +34,8 @@ pub struct Launch<'a> {
     pub params: &'a [u8],
     /// Bytes of dynamic shared memory.
     pub dynamic_shared: u32,
-    /// Generic address of a `.global` variable or a function's descriptor (16 bytes, whose first word is the function's
-    /// number plus one); window offset of a `.const` variable.
+    /// Generic address of a `.global` variable or a function's descriptor (16 bytes, whose first
+    /// word is the function's number plus one); window offset of a `.const` variable.
     pub symbols: &'a dyn Fn(RelocTarget) -> u64,
     /// Generic address of the `.const` window, which lies in [`Memory`].
     pub const_base: u64,
@@ -53,13 +53,15 @@ pub struct Launch<'a> {
     pub limits: Limits,
     /// What to look for. The program should have marks ([`ptxjit_ir::MarkOp`]) then.
     pub checks: Checks,
-    /// In what order threads make progress. Under all schedules but the deterministic one the program should have marks.
+    /// In what order threads make progress. Under all schedules but the deterministic one the
+    /// program should have marks.
     pub schedule: Schedule,
     /// Whether the choices of the schedule are kept.
     pub records: bool,
     /// Whether [`Watched::writes`] are kept.
     pub keeps_writes: bool,
-    /// Choices that were made by a launch with the same schedule, program and shape, to be made again.
+    /// Choices that were made by a launch with the same schedule, program and shape, to be made
+    /// again.
     pub replay: Option<&'a Turns>,
 }
 
@@ -191,7 +193,8 @@ pub fn watched(launch: &Launch<'_>, memory: &mut dyn Memory, host: &mut dyn Host
         true => SharedLayout::apart(launch.program),
         false => SharedLayout::new(launch.program),
     };
-    // What waits in vain is known from what is watched, whatever the checks: these must not change a schedule.
+    // What waits in vain is known from what is watched, whatever the checks: these must not change
+    // a schedule.
     let keeps_choices = launch.records || launch.replay.is_some() || launch.keeps_writes;
     let is_watched =
         launch.checks.any() || keeps_choices || launch.schedule != Schedule::Deterministic;
@@ -257,8 +260,8 @@ fn chooser(launch: &Launch<'_>) -> Box<dyn Chooser> {
     }
 }
 
-/// Instructions of the live CTAs before another CTA is started beside them, under schedules that run groups of lanes: of these some
-/// let lanes wait for long.
+/// Instructions of the live CTAs before another CTA is started beside them, under schedules that
+/// run groups of lanes: of these some let lanes wait for long.
 const PATIENCE: u64 = 1 << 22;
 
 fn run<'p>(machine: &mut Machine<'p, '_>, kernel: &'p Function) -> Result<(), Fault> {
@@ -388,7 +391,8 @@ pub(crate) struct Machine<'p, 'm> {
     pub(crate) post_dominators: PostDominators,
     pub(crate) memory: &'m mut dyn Memory,
     pub(crate) host: &'m mut dyn Host,
-    /// Shared memory of the CTAs of the cluster whose turn it is, by rank; none of those that have ended.
+    /// Shared memory of the CTAs of the cluster whose turn it is, by rank; none of those that have
+    /// ended.
     pub(crate) shared: Vec<Option<Vec<u8>>>,
     /// Tensor memory of these CTAs, once it has been used.
     pub(crate) tensor: Vec<Option<Box<TensorMemory>>>,

@@ -1,19 +1,25 @@
-//! The plain, slow meaning of the IR: runs a [`Program`](ptxjit_ir::Program) for a launch, one thread at a time.
+//! The plain, slow meaning of the IR: runs a [`Program`](ptxjit_ir::Program) for a launch, one
+//! thread at a time.
 //!
-//! This is the oracle that compiled code is compared with. It shares nothing with the code generator but the IR and
-//! [`ptxjit_ir::eval`], reaches global memory only through the [`Memory`] trait, and everything that is not memory
-//! (output, heap, clocks) through [`Host`].
+//! This is the oracle that compiled code is compared with. It shares nothing with the code
+//! generator but the IR and [`ptxjit_ir::eval`], reaches global memory only through the [`Memory`]
+//! trait, and everything that is not memory (output, heap, clocks) through [`Host`].
 //!
-//! * Each thread is a state machine with a stack of frames, so that it can wait anywhere. Threads of a CTA run in order, each
+//! * Each thread is a state machine with a stack of frames, so that it can wait anywhere. Threads
+//!   of a CTA run in order, each
 //!   until it waits, ends, or has used up its quantum; so a thread that spins for another one gets its turn to see it move.
-//! * That is the deterministic order; [`Schedule`] has others, which run groups of lanes between preemption points (`groups.rs`).
-//! * CTAs run one after another in ascending order. A cooperative launch has all of them live at once; otherwise the next CTA
+//! * That is the deterministic order; [`Schedule`] has others, which run groups of lanes between
+//!   preemption points (`groups.rs`).
+//! * CTAs run one after another in ascending order. A cooperative launch has all of them live at
+//!   once; otherwise the next CTA
 //!   is started early only if the live ones run on for very long (they may be waiting for it).
-//! * Programs that expect lockstep run warp by warp, with reconvergence at the immediate post-dominator.
-//! * A CTA in which no thread can go on is a deadlock and is reported with what every group waits for.
+//! * Programs that expect lockstep run warp by warp, with reconvergence at the immediate
+//!   post-dominator.
+//! * A CTA in which no thread can go on is a deadlock and is reported with what every group waits
+//!   for.
 //!
-//! Atomicity and ordering are trivial here: one host thread runs everything, and memory is sequentially consistent under every
-//! schedule.
+//! Atomicity and ordering are trivial here: one host thread runs everything, and memory is
+//! sequentially consistent under every schedule.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,9 @@
-//! Warps in lockstep, for programs that count on it: all lanes execute an instruction before any executes the next, and
-//! diverged lanes wait for each other at the immediate post-dominator.
+//! Warps in lockstep, for programs that count on it: all lanes execute an instruction before any
+//! executes the next, and diverged lanes wait for each other at the immediate post-dominator.
 //!
-//! A stack says which lanes run: the top entry's lanes run until each is at the entry's reconvergence block, has returned from
-//! the entry's function, or has ended. A divergent branch pushes an entry for each target; a call pushes one for each callee.
+//! A stack says which lanes run: the top entry's lanes run until each is at the entry's
+//! reconvergence block, has returned from the entry's function, or has ended. A divergent branch
+//! pushes an entry for each target; a call pushes one for each callee.
 
 use ptxjit_ir::{Block, FuncId, InstData};
 
@@ -65,7 +66,8 @@ impl<'p> Cta<'p> {
         (0..self.lockstep.len()).try_for_each(|idx| self.run_warp(machine, idx, false))
     }
 
-    /// A warp runs until it waits: with `by_points` as far as the schedule has it, else for a while.
+    /// A warp runs until it waits: with `by_points` as far as the schedule has it, else for a
+    /// while.
     pub(crate) fn run_warp(
         &mut self,
         machine: &mut Machine<'p, '_>,
@@ -194,7 +196,8 @@ impl<'p> Cta<'p> {
         }
     }
 
-    /// Pushes entries if the lanes are in different places now, of which the result tells, or in a callee.
+    /// Pushes entries if the lanes are in different places now, of which the result tells, or in a
+    /// callee.
     fn diverge(
         &self,
         machine: &mut Machine<'p, '_>,

@@ -205,7 +205,8 @@ impl<'p> Machine<'p, '_> {
     }
 }
 
-/// An operation on an mbarrier is a strong access to its word, but for those that begin and end its use.
+/// An operation on an mbarrier is a strong access to its word, but for those that begin and end its
+/// use.
 fn mbarrier_access((cta, addr): Mbarrier, op: AccessOp) -> Accessed {
     Accessed {
         shared_of: Some(cta),

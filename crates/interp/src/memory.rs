@@ -24,8 +24,8 @@ impl fmt::Display for MemFault {
     }
 }
 
-/// Global (and constant) memory by generic address. The interpreter keeps shared, local and parameter memory itself, at
-/// generic addresses from 2^60 on, which must be none of this memory's.
+/// Global (and constant) memory by generic address. The interpreter keeps shared, local and
+/// parameter memory itself, at generic addresses from 2^60 on, which must be none of this memory's.
 pub trait Memory {
     /// Fills `bytes` from memory at `addr`.
     fn load(&mut self, addr: u64, bytes: &mut [u8]) -> Result<(), MemFault>;
@@ -33,8 +33,8 @@ pub trait Memory {
     /// Writes `bytes` to memory at `addr`.
     fn store(&mut self, addr: u64, bytes: &[u8]) -> Result<(), MemFault>;
 
-    /// Atomically replaces the little-endian element of `size` bytes (1, 2, 4 or 8) at `addr` by what `update` makes of it;
-    /// returns the old one. `update` may be called several times.
+    /// Atomically replaces the little-endian element of `size` bytes (1, 2, 4 or 8) at `addr` by
+    /// what `update` makes of it; returns the old one. `update` may be called several times.
     fn update(
         &mut self,
         addr: u64,
@@ -47,13 +47,14 @@ pub trait Memory {
         None
     }
 
-    /// Which bytes from `addr` on were never written: [`Memory::set_states`] tells what states there are. All were, unless somebody
-    /// keeps account of it.
+    /// Which bytes from `addr` on were never written: [`Memory::set_states`] tells what states
+    /// there are. All were, unless somebody keeps account of it.
     fn states(&mut self, _addr: u64, states: &mut [u8]) {
         states.fill(0);
     }
 
-    /// For each byte from `addr` on the bits that were never written, or a pattern for those that were computed from such.
+    /// For each byte from `addr` on the bits that were never written, or a pattern for those that
+    /// were computed from such.
     fn set_states(&mut self, _addr: u64, _states: &[u8]) {}
 }
 

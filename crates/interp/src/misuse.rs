@@ -1,5 +1,5 @@
-//! Misuse of barriers and warp operations that a launch survives: lanes of a warp at different `.aligned` barriers, member masks that do
-//! not fit each other.
+//! Misuse of barriers and warp operations that a launch survives: lanes of a warp at different
+//! `.aligned` barriers, member masks that do not fit each other.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,8 +14,8 @@ use crate::warp::LANES;
 use crate::watch::finding::{AccessOp, Finding, FindingKind, Severity};
 
 impl<'p> Cta<'p> {
-    /// Threads that have met at a barrier of the aligned kind at different instructions: lanes of one warp must not, and warps seldom mean
-    /// to where all of the CTA take part.
+    /// Threads that have met at a barrier of the aligned kind at different instructions: lanes of
+    /// one warp must not, and warps seldom mean to where all of the CTA take part.
     pub(crate) fn look_for_divergence(
         &mut self,
         machine: &mut Machine<'p, '_>,
@@ -61,8 +61,9 @@ impl<'p> Cta<'p> {
         }
     }
 
-    /// Lanes that wait at one statement, one of them for another whose mask is not the same: that other does not wait for it. At different
-    /// statements lanes may do so, as their groups are part of each other.
+    /// Lanes that wait at one statement, one of them for another whose mask is not the same: that
+    /// other does not wait for it. At different statements lanes may do so, as their groups are
+    /// part of each other.
     pub(crate) fn look_for_masks(&self, machine: &mut Machine<'p, '_>, warp: Range<usize>) {
         let masked = |idx: usize| {
             let wait = self.warp_wait(idx)?;

@@ -1,4 +1,5 @@
-//! What the interpreter tells those who watch: accesses with their meaning, definitions with their shadows, marks.
+//! What the interpreter tells those who watch: accesses with their meaning, definitions with their
+//! shadows, marks.
 
 use std::hash::Hasher;
 
@@ -51,14 +52,16 @@ impl<'p> Machine<'p, '_> {
                 .is_some_and(|watch| watch.is_quiet(env.cta, thread.linear))
     }
 
-    /// Finds a thread that comes again to where it was, with the same values, while nothing has changed: it will do so forever.
+    /// Finds a thread that comes again to where it was, with the same values, while nothing has
+    /// changed: it will do so forever.
     pub(crate) fn look_for_spinning(&mut self, thread: &mut Thread<'p>) {
         thread.spin.steps += 1;
         let steps = thread.spin.steps;
         if self.watch.is_none() || !steps.is_multiple_of(64) && thread.spin.seen.is_none() {
             return;
         }
-        // Something has changed: whatever it comes to is no waste. Hashing costs more than all else here.
+        // Something has changed: whatever it comes to is no waste. Hashing costs more than all else
+        // here.
         if thread
             .spin
             .seen
@@ -533,7 +536,8 @@ pub(crate) enum Region {
     ReadOnly,
 }
 
-/// The word at a generic address. A region says where an access begins, the address may be further on.
+/// The word at a generic address. A region says where an access begins, the address may be further
+/// on.
 fn word_key(who: Who, region: Region, generic: u64) -> WordKey {
     let memory = match region {
         Region::Device | Region::ReadOnly => 0,
@@ -559,8 +563,9 @@ fn with_states(shadow: Shadow, states: &[u8]) -> Shadow {
     }
 }
 
-/// The state of a byte that a value with this shadow is stored to; `old` and `changed` are its state and the bits that change. Bits that
-/// were never written and stay as they are, beside a field of bits that is written, are not computed from anything.
+/// The state of a byte that a value with this shadow is stored to; `old` and `changed` are its
+/// state and the bits that change. Bits that were never written and stay as they are, beside a
+/// field of bits that is written, are not computed from anything.
 fn state_of(shadow: &Shadow, idx: usize, (old, changed): (u8, u8)) -> u8 {
     let bits = (shadow.bits >> (8 * idx)) as u8;
     let stays = old != byte::SPOILT && old & bits == bits && changed & bits == 0;

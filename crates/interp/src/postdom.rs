@@ -1,7 +1,8 @@
 //! Immediate post-dominators: where lanes that diverged at a block's end meet again.
 //!
-//! Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm", on the reversed graph with one virtual exit. Blocks from
-//! which no return can be reached (traps, endless loops) do not count as ways out, so they do not keep lanes apart.
+//! Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm", on the reversed graph with one
+//! virtual exit. Blocks from which no return can be reached (traps, endless loops) do not count as
+//! ways out, so they do not keep lanes apart.
 
 use std::collections::BTreeMap;
 

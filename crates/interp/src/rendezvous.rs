@@ -1,9 +1,10 @@
 //! Ends waits: barriers, warp operations; finds deadlocks.
 //!
-//! Lanes meet at a `.sync` warp operation if the operation, its qualifiers and the member mask agree, wherever they execute it;
-//! members that have ended are not waited for. A form without a member mask means the lanes that are converged; as lanes run on
-//! their own here, those are taken to be the lanes that come to the same instruction before the others of the warp have run out
-//! of things to do (or have spun for a long while).
+//! Lanes meet at a `.sync` warp operation if the operation, its qualifiers and the member mask
+//! agree, wherever they execute it; members that have ended are not waited for. A form without a
+//! member mask means the lanes that are converged; as lanes run on their own here, those are taken
+//! to be the lanes that come to the same instruction before the others of the warp have run out of
+//! things to do (or have spun for a long while).
 
 use std::collections::BTreeMap;
 
@@ -85,7 +86,8 @@ impl<'p> Cta<'p> {
         None
     }
 
-    /// For each warp the lanes that a barrier must wait for. In lockstep a warp arrives as a whole, whoever executes it.
+    /// For each warp the lanes that a barrier must wait for. In lockstep a warp arrives as a whole,
+    /// whoever executes it.
     fn live_masks(&self) -> Vec<u32> {
         let mask = |lanes: &[Thread<'p>], counts: &dyn Fn(&Thread<'p>) -> bool| {
             lanes.iter().enumerate().fold(0, |mask, (lane, thread)| {
@@ -280,7 +282,8 @@ impl<'p> Cta<'p> {
         }
     }
 
-    /// Performs the operation that a lane waits for if all members that have not ended wait for it too.
+    /// Performs the operation that a lane waits for if all members that have not ended wait for it
+    /// too.
     fn meet(&mut self, machine: &mut Machine<'p, '_>, first: usize, wanted: &WarpWait) -> bool {
         let members = wanted.mask.unwrap_or(0);
         let mut operands: Operands = [const { None }; LANES];
@@ -408,8 +411,8 @@ impl<'p> Cta<'p> {
         }
     }
 
-    /// Operations without a member mask: one group of lanes at the same instruction, the innermost and then the first in the
-    /// program.
+    /// Operations without a member mask: one group of lanes at the same instruction, the innermost
+    /// and then the first in the program.
     fn resolve_converged(
         &mut self,
         machine: &mut Machine<'p, '_>,

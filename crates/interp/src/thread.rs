@@ -48,7 +48,8 @@ pub(crate) enum State<'p> {
     Exited,
 }
 
-/// What a thread waits for, and where the results go: the top frame, whose next instruction is the one after.
+/// What a thread waits for, and where the results go: the top frame, whose next instruction is the
+/// one after.
 #[derive(Clone)]
 pub(crate) struct Wait<'p> {
     pub(crate) kind: WaitKind,
@@ -176,7 +177,8 @@ impl<'p> Frame<'p> {
         }
     }
 
-    /// Goes to the head of a block. Arguments are read before any parameter is written: they may be parameters themselves.
+    /// Goes to the head of a block. Arguments are read before any parameter is written: they may be
+    /// parameters themselves.
     pub(crate) fn branch(&mut self, call: &BlockCall) {
         let args: SmallVec<[u64; 8]> = call.args.iter().map(|&arg| self.get(arg)).collect();
         let shadows: SmallVec<[Shadow; 8]> = match self.shadows.is_empty() {

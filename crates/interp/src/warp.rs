@@ -15,8 +15,8 @@ pub type Operands = [Option<Args>; LANES];
 /// The results of one lane: two, even if the operation has one, or the registers of a matrix.
 pub type Results = SmallVec<[u64; 2]>;
 
-/// The results of a warp operation for each lane that takes part; others have none. The second results of operations that have
-/// one are zero.
+/// The results of a warp operation for each lane that takes part; others have none. The second
+/// results of operations that have one are zero.
 pub fn evaluate(op: WarpOp, ty: Type, operands: &Operands) -> [Results; LANES] {
     let mut results = std::array::from_fn(|_| Results::new());
     if let WarpOp::Mma(mma) = op {

@@ -1,8 +1,9 @@
 //! Construction of SSA from code that assigns variables.
 //!
-//! Braun et al., "Simple and Efficient Construction of Static Single Assignment Form" (CC 2013). A block must be
-//! *sealed* once all its predecessors are known; reading a variable in an unsealed block makes a parameter that sealing completes.
-//! Superfluous parameters are left to the passes (`remove_constant_params`).
+//! Braun et al., "Simple and Efficient Construction of Static Single Assignment Form" (CC 2013). A
+//! block must be *sealed* once all its predecessors are known; reading a variable in an unsealed
+//! block makes a parameter that sealing completes. Superfluous parameters are left to the passes
+//! (`remove_constant_params`).
 
 use std::collections::HashMap;
 
@@ -31,7 +32,8 @@ struct BlockState {
     defs: Defs,
     /// Parameters made before sealing, in order.
     incomplete: Vec<(Variable, Value)>,
-    /// What variables that are read before they are written have: a zero of each type, made when first wanted.
+    /// What variables that are read before they are written have: a zero of each type, made when
+    /// first wanted.
     zeros: Vec<(Type, Value)>,
 }
 
@@ -88,9 +90,9 @@ pub struct FunctionBuilder<'f> {
 }
 
 impl<'f> FunctionBuilder<'f> {
-    /// Lets finding variables' values take `steps` and no more ([`FunctionBuilder::is_complete`]). Where control flow meets at n
-    /// places with m variables that live on, there may be n·m block parameters, with arguments from each predecessor. Each step
-    /// keeps up to some 60 bytes.
+    /// Lets finding variables' values take `steps` and no more ([`FunctionBuilder::is_complete`]).
+    /// Where control flow meets at n places with m variables that live on, there may be n·m block
+    /// parameters, with arguments from each predecessor. Each step keeps up to some 60 bytes.
     pub fn limit_work(&mut self, steps: u64) {
         self.max_work = steps;
     }
@@ -252,8 +254,8 @@ impl<'f> FunctionBuilder<'f> {
         self.states[block].defs.get(var)
     }
 
-    /// Iterative along chains of single predecessors, so that long functions do not overflow the stack; recursion happens
-    /// only at merges, through an explicit work list in `complete`.
+    /// Iterative along chains of single predecessors, so that long functions do not overflow the
+    /// stack; recursion happens only at merges, through an explicit work list in `complete`.
     fn read(&mut self, block: Block, var: Variable) -> Value {
         let mut work = Vec::new();
         let value = self.read_lazy(block, var, &mut work);
@@ -299,7 +301,8 @@ impl<'f> FunctionBuilder<'f> {
     ) -> Value {
         let mut chain = Vec::new();
         let mut at = block;
-        // A loop that cannot be reached is a chain without end: the block of the last power of two comes again (Brent).
+        // A loop that cannot be reached is a chain without end: the block of the last power of two
+        // comes again (Brent).
         let mut seen = None;
         let value = loop {
             if let Some(value) = self.local(at, var) {

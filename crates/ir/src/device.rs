@@ -1,9 +1,10 @@
-//! Operations that the device does for a thread beside computing: they reach memory, objects or units that
-//! instructions of the IR cannot name.
+//! Operations that the device does for a thread beside computing: they reach memory, objects or
+//! units that instructions of the IR cannot name.
 //!
-//! Each is a value: operand and result types follow from it ([`DeviceOp::args`], [`DeviceOp::results`]), so that passes, both
-//! engines and the code generator treat all of them alike. What an operation does is written once, in the crate
-//! `ptxjit-device`, and called by the interpreter and by compiled code.
+//! Each is a value: operand and result types follow from it ([`DeviceOp::args`],
+//! [`DeviceOp::results`]), so that passes, both engines and the code generator treat all of them
+//! alike. What an operation does is written once, in the crate `ptxjit-device`, and called by the
+//! interpreter and by compiled code.
 
 mod mark;
 mod tcgen05;
@@ -47,15 +48,15 @@ pub enum DeviceOp {
     Texture(TextureOp),
     /// Nothing but a mark for those who watch.
     Mark(MarkOp),
-    /// Stops the grid unless a row of a tile is aligned to [`ROW_BYTES`], whatever its words are; operand: its offset in
-    /// shared memory. Engines check this themselves.
+    /// Stops the grid unless a row of a tile is aligned to [`ROW_BYTES`], whatever its words are;
+    /// operand: its offset in shared memory. Engines check this themselves.
     AlignedRow,
     /// Nothing but a note of an access, for profiles.
     Trace(TraceOp),
     /// On tensor memory.
     TensorMemory(TensorMemoryOp),
-    /// Replaces 16 bytes atomically. Generic address, with `compares` the two halves that must be found there, the two new
-    /// ones; the results are the old halves. The low one stands first.
+    /// Replaces 16 bytes atomically. Generic address, with `compares` the two halves that must be
+    /// found there, the two new ones; the results are the old halves. The low one stands first.
     Exchange128 {
         /// Only if what is there is what is expected.
         compares: bool,
@@ -116,8 +117,8 @@ impl DeviceOp {
         }
     }
 
-    /// Whether the thread executes the next instruction for certain: it neither ends the thread nor stops the grid as part
-    /// of its meaning.
+    /// Whether the thread executes the next instruction for certain: it neither ends the thread nor
+    /// stops the grid as part of its meaning.
     pub fn returns(&self) -> bool {
         match self {
             DeviceOp::Builtin(_) | DeviceOp::BadBarrier => false,

@@ -23,12 +23,14 @@ entity_impl!(Block, "block");
 pub struct StackSlot(u32);
 entity_impl!(StackSlot, "ss");
 
-/// A function of a PTX module: the number is module-wide, the same in all programs made from the module.
+/// A function of a PTX module: the number is module-wide, the same in all programs made from the
+/// module.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FuncId(u32);
 entity_impl!(FuncId, "fn");
 
-/// A module-scope (or function-scope static) variable in `.global`, `.const` or `.shared`; module-wide number.
+/// A module-scope (or function-scope static) variable in `.global`, `.const` or `.shared`;
+/// module-wide number.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct VarId(u32);
 entity_impl!(VarId, "var");

@@ -15,8 +15,8 @@ use crate::types::{
 
 /// An instruction without its results, which the function keeps.
 ///
-/// Pure instructions can be serialized, and warp and device operations without their operands: code that does them by call is stored with
-/// them.
+/// Pure instructions can be serialized, and warp and device operations without their operands: code
+/// that does them by call is stored with them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[expect(
     missing_docs,
@@ -32,8 +32,8 @@ pub enum InstData {
     Sreg {
         sreg: SpecialReg,
     },
-    /// Address of a variable plus a byte offset, `B64`: a generic address for `.global`, a window offset for `.shared` and
-    /// `.const`. A constant once the module is placed in memory.
+    /// Address of a variable plus a byte offset, `B64`: a generic address for `.global`, a window
+    /// offset for `.shared` and `.const`. A constant once the module is placed in memory.
     VarAddr {
         var: VarId,
         offset: i64,
@@ -111,7 +111,8 @@ pub enum InstData {
         cvt: Convert,
         arg: Value,
     },
-    /// Conversion with stochastic rounding (`.rs`): `arg` in F32, `bits` the random bits for this value, left-aligned in a `B32`.
+    /// Conversion with stochastic rounding (`.rs`): `arg` in F32, `bits` the random bits for this
+    /// value, left-aligned in a `B32`.
     ConvertRs {
         cvt: Convert,
         arg: Value,
@@ -138,7 +139,8 @@ pub enum InstData {
         space: Space,
         arg: Value,
     },
-    /// What `arg` is for the first or the last thread of a gang. Made by the vectorizer: alone, a thread is both.
+    /// What `arg` is for the first or the last thread of a gang. Made by the vectorizer: alone, a
+    /// thread is both.
     EndLane {
         ty: Type,
         last: bool,
@@ -165,7 +167,8 @@ pub enum InstData {
         offset: i32,
         args: SmallVec<[Value; 4]>,
     },
-    /// Read-modify-write; `Cas` has two operands, the others one; result the old value (unused for `red`).
+    /// Read-modify-write; `Cas` has two operands, the others one; result the old value (unused for
+    /// `red`).
     #[serde(skip)]
     Atomic {
         op: AtomicOp,
@@ -181,7 +184,8 @@ pub enum InstData {
         sem: MemSem,
         scope: Scope,
     },
-    /// A CTA barrier; without `count` all threads of the CTA take part. `pred` only for reductions, which have one result.
+    /// A CTA barrier; without `count` all threads of the CTA take part. `pred` only for reductions,
+    /// which have one result.
     Barrier {
         op: BarrierOp,
         aligned: bool,
@@ -230,7 +234,8 @@ pub enum InstData {
     Nanosleep {
         arg: Value,
     },
-    /// A hint: `size` bytes of global memory at `addr + step + offset` will probably be accessed soon. Put in by the vectorizer.
+    /// A hint: `size` bytes of global memory at `addr + step + offset` will probably be accessed
+    /// soon. Put in by the vectorizer.
     Prefetch {
         addr: Value,
         /// `B64`, like the address.
@@ -238,18 +243,20 @@ pub enum InstData {
         offset: i32,
         size: u32,
     },
-    /// Adds the threads that execute it, with `cond` (`B1`) those of them for which it is true, to a counter of the launch. Only in
-    /// programs with [`crate::Counters`].
+    /// Adds the threads that execute it, with `cond` (`B1`) those of them for which it is true, to
+    /// a counter of the launch. Only in programs with [`crate::Counters`].
     #[serde(skip)]
     Count {
         counter: u32,
         cond: Option<Value>,
-        /// What is counted are the sides of the condition, not the threads that come to where it is true.
+        /// What is counted are the sides of the condition, not the threads that come to where it is
+        /// true.
         sides: bool,
     },
     /// `brkpt`, `pmevent` and other marks without effect on results.
     Nop,
-    /// Number of the resume point at the head of `block`, `B32`. Only after calls were lowered for the code generator.
+    /// Number of the resume point at the head of `block`, `B32`. Only after calls were lowered for
+    /// the code generator.
     StateOf {
         block: Block,
     },
@@ -305,7 +312,8 @@ impl BlockCall {
 pub enum TrapKind {
     /// `trap`.
     Trap,
-    /// Control reached what the program promised unreachable (fallen off a `.noreturn`, `brx.idx` out of range).
+    /// Control reached what the program promised unreachable (fallen off a `.noreturn`, `brx.idx`
+    /// out of range).
     Unreachable,
 }
 
@@ -334,7 +342,8 @@ pub enum Terminator {
     /// The thread ends.
     Exit,
     Trap(TrapKind),
-    /// Go on at the resume point with this number (`B32`). Only after calls were lowered for the code generator.
+    /// Go on at the resume point with this number (`B32`). Only after calls were lowered for the
+    /// code generator.
     Dispatch(Value),
 }
 

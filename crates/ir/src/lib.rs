@@ -1,20 +1,27 @@
 //! The SSA intermediate representation of ptxjit.
 //!
-//! A [`Program`] is one kernel together with every device function it can reach. Functions are scalar: they say what
-//! *one thread* does. Gang width exists only after this crate, in the vectorizer and the code generator.
+//! A [`Program`] is one kernel together with every device function it can reach. Functions are
+//! scalar: they say what *one thread* does. Gang width exists only after this crate, in the
+//! vectorizer and the code generator.
 //!
 //! # Rules of the IR
 //!
-//! * Values are SSA and typed by **width only** ([`Type`]): `B1` (a predicate), `B8`, `B16`, `B32`, `B64`. Whether the
+//! * Values are SSA and typed by **width only** ([`Type`]): `B1` (a predicate), `B8`, `B16`, `B32`,
+//!   `B64`. Whether the
 //!   bits are signed or a float is a matter of the op that reads them. 128-bit PTX values are pairs of `B64`.
-//! * Blocks have parameters; terminators pass arguments. The entry block's parameters are the function's parameters
+//! * Blocks have parameters; terminators pass arguments. The entry block's parameters are the
+//!   function's parameters
 //!   (kernels have none: their parameters live in the `Param` state space).
-//! * Every op is total: division by zero, shifts beyond the width and the like have a defined result (see the op). Only
+//! * Every op is total: division by zero, shifts beyond the width and the like have a defined
+//!   result (see the op). Only
 //!   memory operations, calls and traps can stop a thread.
-//! * Every implicit conversion of PTX is an explicit instruction here; nothing below looks at PTX text.
-//! * State-space addresses are `B64`, or `B32` in the windows (`Shared`, `Local`, `Const`, `Param`), where a `B32` address is
+//! * Every implicit conversion of PTX is an explicit instruction here; nothing below looks at PTX
+//!   text.
+//! * State-space addresses are `B64`, or `B32` in the windows (`Shared`, `Local`, `Const`,
+//!   `Param`), where a `B32` address is
 //!   sign-extended. A window address is an offset in its window; `ToGeneric` adds the window's base.
-//! * A *convergent* instruction (barriers, warp operations, calls) depends on who executes it together: no pass may
+//! * A *convergent* instruction (barriers, warp operations, calls) depends on who executes it
+//!   together: no pass may
 //!   duplicate it, move it across a divergent branch, or sink it.
 //!
 //! Per-op meaning lives in [`eval`], which serves constant folding and the interpreter alike.

@@ -1,10 +1,13 @@
-//! Products of matrices that the lanes of a warp hold together: `D = A * B + C`. PTX ISA, "Warp-Level Matrix Instructions: mma".
+//! Products of matrices that the lanes of a warp hold together: `D = A * B + C`. PTX ISA,
+//! "Warp-Level Matrix Instructions: mma".
 //!
-//! A has `m` rows and `k` columns, B `k` rows and 8 columns, C and D `m` rows and 8 columns. Each lane holds a *fragment* of each:
-//! registers of 32 bits (of 64 for f64) in which the elements lie side by side, lower ones first.
+//! A has `m` rows and `k` columns, B `k` rows and 8 columns, C and D `m` rows and 8 columns. Each
+//! lane holds a *fragment* of each: registers of 32 bits (of 64 for f64) in which the elements lie
+//! side by side, lower ones first.
 //!
-//! With a sparse A the fragments hold the half of its elements that may not be zero, and *metadata*, a register of each lane, tells
-//! where they belong: of each *chunk* of neighbours in a row, four bits.
+//! With a sparse A the fragments hold the half of its elements that may not be zero, and
+//! *metadata*, a register of each lane, tells where they belong: of each *chunk* of neighbours in a
+//! row, four bits.
 
 use serde::{Deserialize, Serialize};
 
@@ -102,7 +105,8 @@ pub enum ProductOp {
 /// Which lane holds which elements.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum FragmentLayout {
-    /// The rule of all shapes but one: lanes `4 * g` to `4 * g + 3` hold row `g` of A and column `g` of B.
+    /// The rule of all shapes but one: lanes `4 * g` to `4 * g + 3` hold row `g` of A and column
+    /// `g` of B.
     Quads,
     /// `m8n8k4` of f16 and bf16: four products, each of eight lanes.
     QuadPairs {
@@ -142,8 +146,9 @@ pub struct Mma {
     pub scale: Option<Scale>,
 }
 
-/// Factors of the elements of A and B. Bytes of a register hold those of the blocks of a row of A, or a column of B, along K: for row
-/// `r` of A in lane `4 * (r % 8) + r / 8`, for column `c` of B in lane `4 * c`.
+/// Factors of the elements of A and B. Bytes of a register hold those of the blocks of a row of A,
+/// or a column of B, along K: for row `r` of A in lane `4 * (r % 8) + r / 8`, for column `c` of B
+/// in lane `4 * c`.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Scale {
     /// Blocks of a row: 1, 2 or 4.
@@ -168,7 +173,8 @@ impl std::fmt::Display for Mma {
     }
 }
 
-/// Where an element of a matrix is: which of the independent products it belongs to, its row and its column.
+/// Where an element of a matrix is: which of the independent products it belongs to, its row and
+/// its column.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     /// 0, or with [`FragmentLayout::QuadPairs`] 0 to 3.
@@ -215,7 +221,8 @@ impl Mma {
         self.share(self.m * self.stored_k()) / self.a.per_register()
     }
 
-    /// Registers in a lane behind those of C: the metadata of a sparse A, and the factors of A and of B.
+    /// Registers in a lane behind those of C: the metadata of a sparse A, and the factors of A and
+    /// of B.
     pub const fn further_registers(&self) -> usize {
         let metadata = match self.selector {
             Some(_) => 1,
@@ -271,7 +278,8 @@ impl Mma {
         }
     }
 
-    /// The lane that holds the four bits of metadata of a chunk, and the lowest of these bits. PTX ISA, "Sparse matrix storage".
+    /// The lane that holds the four bits of metadata of a chunk, and the lowest of these bits. PTX
+    /// ISA, "Sparse matrix storage".
     pub fn place_of_metadata(&self, selector: u8, row: usize, chunk: usize) -> (usize, usize) {
         let (quad, below, selector) = (row % 8, row / 8, usize::from(selector));
         let n = self.k / self.chunk().whole;

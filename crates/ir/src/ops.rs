@@ -80,7 +80,8 @@ ops! {
         Sdiv = "sdiv";
         /// Unsigned remainder; all ones for a zero divisor.
         Urem = "urem";
-        /// Signed remainder, the sign of the dividend; all ones for a zero divisor, 0 for minimum % -1.
+        /// Signed remainder, the sign of the dividend; all ones for a zero divisor, 0 for minimum %
+        /// -1.
         Srem = "srem";
         /// Bitwise and.
         And = "and";
@@ -88,7 +89,8 @@ ops! {
         Or = "or";
         /// Bitwise exclusive or.
         Xor = "xor";
-        /// Shift left; the count (second operand, always `B32`) is unsigned and a count of the width or more gives 0.
+        /// Shift left; the count (second operand, always `B32`) is unsigned and a count of the
+        /// width or more gives 0.
         Shl = "shl";
         /// Logical shift right; the count is `B32`; the width or more gives 0.
         Ushr = "ushr";
@@ -182,7 +184,8 @@ ops! {
         Uge = "uge";
     }
 
-    /// Floating-point comparison, result `B1`. The plain ones are false if an operand is NaN (also `Ne`), the `U` ones true.
+    /// Floating-point comparison, result `B1`. The plain ones are false if an operand is NaN (also
+    /// `Ne`), the `U` ones true.
     pub enum FloatCompareOp {
         /// Ordered and equal.
         Eq = "feq";
@@ -226,8 +229,9 @@ ops! {
         Relu = "frelu";
         /// The value itself, flushed under `.ftz`.
         Copy = "fcopy";
-        /// NaN to the canonical NaN, all else as it is. Arithmetic has canonical results anyway; code generators may leave that to
-        /// these instructions, which the optimizer puts where the bits of a result are looked at.
+        /// NaN to the canonical NaN, all else as it is. Arithmetic has canonical results anyway;
+        /// code generators may leave that to these instructions, which the optimizer puts where the
+        /// bits of a result are looked at.
         CanonicalNan = "fcanonical";
         /// Round to an integral value in the mode's direction; the sign of zero is kept.
         RoundInt = "frint";
@@ -339,7 +343,8 @@ impl BarrierOp {
     }
 }
 
-/// Operations among the lanes of a warp. The `.sync` forms carry the member mask as their last operand.
+/// Operations among the lanes of a warp. The `.sync` forms carry the member mask as their last
+/// operand.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum WarpOp {
     /// `shfl.up` (a, b, c): results `B32`, `B1`.
@@ -392,7 +397,8 @@ pub enum WarpOp {
     Sync,
     /// `activemask`: result `B32`; takes no member mask and never waits.
     ActiveMask,
-    /// `movmatrix` (a): a tile of 8 by 8 halves, of which each lane has two neighbours in a row, transposed; result `B32`.
+    /// `movmatrix` (a): a tile of 8 by 8 halves, of which each lane has two neighbours in a row,
+    /// transposed; result `B32`.
     Transpose,
     /// A product of matrices (registers of A, B and C): results the registers of D.
     Mma(Mma),

@@ -18,17 +18,18 @@ pub struct Program {
     pub functions: BTreeMap<FuncId, Function>,
     /// Signatures of indirect calls.
     pub sigs: PrimaryMap<SigId, Signature>,
-    /// Functions whose address the module takes anywhere: what an indirect call may reach. All are in `functions` if the
-    /// program has an indirect call.
+    /// Functions whose address the module takes anywhere: what an indirect call may reach. All are
+    /// in `functions` if the program has an indirect call.
     pub address_taken: Vec<FuncId>,
-    /// Variables that the code names. `.shared` ones get their place in the CTA's window from their order here.
+    /// Variables that the code names. `.shared` ones get their place in the CTA's window from their
+    /// order here.
     pub vars: BTreeMap<VarId, Var>,
     /// The kernel's parameters.
     pub params: Vec<KernelParam>,
     /// The kernel's attributes.
     pub attrs: KernelAttrs,
-    /// The code uses warp operations without `.sync` or volatile shared memory and its `.target` is below `sm_70`: its
-    /// warps must run in lockstep.
+    /// The code uses warp operations without `.sync` or volatile shared memory and its `.target` is
+    /// below `sm_70`: its warps must run in lockstep.
     pub lockstep: bool,
     /// What is counted, if the program counts how often it is run ([`crate::InstData::Count`]).
     pub counters: Option<Counters>,
@@ -61,7 +62,7 @@ pub struct Counters {
 /// The counters of a statement.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Counted {
-    /// Threads that come to it.
+    /// Threads that reach it.
     pub reached: u32,
     /// Of its guard, if it has one.
     pub guard: Option<Sides>,
@@ -128,7 +129,8 @@ pub struct Var {
     pub size: u64,
     /// Alignment in bytes.
     pub align: u32,
-    /// `.extern .shared name[]`: starts where the static shared memory ends, aliasing the other such names.
+    /// `.extern .shared name[]`: starts where the static shared memory ends, aliasing the other
+    /// such names.
     pub dynamic_shared: bool,
     /// Declared `.extern` and not defined in this module.
     pub is_extern: bool,
@@ -185,8 +187,8 @@ pub struct SharedLayout {
 /// Bytes of local memory that a thread may have.
 pub const MAX_LOCAL_BYTES: u64 = 512 << 10;
 
-/// Bytes between shared variables that are kept apart, and what they may take in all: windows have so much more room than a CTA
-/// may use.
+/// Bytes between shared variables that are kept apart, and what they may take in all: windows have
+/// so much more room than a CTA may use.
 const SHARED_GAP: u32 = 64;
 const MAX_SHARED_PADDING: u32 = 8 << 10;
 
@@ -196,13 +198,14 @@ pub const MAX_SHARED_BYTES: u64 = 227 << 10;
 /// CTAs that a cluster may have.
 pub const MAX_CLUSTER: u32 = 16;
 
-/// The shared memories of a cluster's CTAs lie in one window: that of the CTA with rank r begins at offset `r << CTA_SHIFT`, and
-/// the CTA's own variables have addresses there. Programs rely on the number: those that pair CTAs clear bit 24 of an address
-/// to name the even one.
+/// The shared memories of a cluster's CTAs lie in one window: that of the CTA with rank r begins at
+/// offset `r << CTA_SHIFT`, and the CTA's own variables have addresses there. Programs rely on the
+/// number: those that pair CTAs clear bit 24 of an address to name the even one.
 pub const CTA_SHIFT: u32 = 24;
 
 impl Program {
-    /// What is wrong with the memory that a CTA and its threads need, whatever the launch: every engine has the same limits.
+    /// What is wrong with the memory that a CTA and its threads need, whatever the launch: every
+    /// engine has the same limits.
     pub fn check_sizes(&self) -> Result<(), String> {
         let shared = self.vars.values();
         let shared = shared.filter(|var| var.space == Space::Shared && !var.dynamic_shared);
@@ -240,7 +243,8 @@ impl SharedLayout {
         SharedLayout::with_gaps(program, 0)
     }
 
-    /// The same with variables kept apart as far as there is room, for accesses beyond their ends to be found.
+    /// The same with variables kept apart as far as there is room, for accesses beyond their ends
+    /// to be found.
     pub fn apart(program: &Program) -> SharedLayout {
         let dense = SharedLayout::new(program);
         let apart = SharedLayout::with_gaps(program, SHARED_GAP);
@@ -259,8 +263,8 @@ impl SharedLayout {
                 .iter()
                 .filter(|(_, var)| var.space == Space::Shared)
         };
-        // The frontend refuses programs whose variables have no place. If they come from elsewhere, a size that no launch provides
-        // is safer than variables that overlap.
+        // The frontend refuses programs whose variables have no place. If they come from elsewhere,
+        // a size that no launch provides is safer than variables that overlap.
         let aligned = |end: u32, align: u32| {
             end.checked_next_multiple_of(align.max(1))
                 .unwrap_or(u32::MAX)

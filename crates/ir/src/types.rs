@@ -128,7 +128,8 @@ pub enum NumFmt {
 }
 
 impl NumFmt {
-    /// The type of a value in this format; formats of less than eight bits sit in the low bits of a `B8`.
+    /// The type of a value in this format; formats of less than eight bits sit in the low bits of a
+    /// `B8`.
     pub const fn ty(self) -> Type {
         match self {
             NumFmt::U8
@@ -326,7 +327,8 @@ pub enum AtomicFmt {
     Bf16,
     /// Two bfloat16, each atomic.
     Bf16x2,
-    /// On `.global` subnormals are flushed, on `.shared` kept; a generic address decides at run time.
+    /// On `.global` subnormals are flushed, on `.shared` kept; a generic address decides at run
+    /// time.
     F32,
     F64,
 }

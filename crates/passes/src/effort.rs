@@ -1,9 +1,10 @@
 //! What one compilation may spend: counted work, and time.
 //!
-//! Some control flow, above all loops with many entries, takes effort that grows with a high power of its size. Loops of the
-//! compiler that can run long [spend](Effort::spend) units, about one for each step of an inner loop, and give up when they are
-//! used up. **Ensures**: whether *work* runs out depends on the program alone, so it may decide which code is made; *time* only
-//! ever ends in an error.
+//! Some control flow, above all loops with many entries, takes effort that grows with a high power
+//! of its size. Loops of the compiler that can run long [spend](Effort::spend) units, about one for
+//! each step of an inner loop, and give up when they are used up. **Ensures**: whether *work* runs
+//! out depends on the program alone, so it may decide which code is made; *time* only ever ends in
+//! an error.
 
 use std::cell::Cell;
 use std::time::Instant;

@@ -48,7 +48,8 @@ pub struct Report {
 /// Called after each pass with its name and the function that it changed.
 pub type Observer<'a> = dyn FnMut(&'static str, FuncId, &Function) + 'a;
 
-/// Optimizes a program. `observer`, if any, sees every function after every pass. If the time runs out, the program is of no more use.
+/// Optimizes a program. `observer`, if any, sees every function after every pass. If the time runs
+/// out, the program is of no more use.
 pub fn optimize(
     program: &mut Program,
     options: &Options,
@@ -140,7 +141,8 @@ const COMPACT: Pass = pass("compact", |func, _| {
     false
 });
 
-/// The last pass, over the functions that remain: what it puts at the ends of a function would stand in the way of one that inlines it.
+/// The last pass, over the functions that remain: what it puts at the ends of a function would
+/// stand in the way of one that inlines it.
 const CANONICAL_NANS: Pass = pass("canonical_nans", |func, _| canonical_nans::run(func));
 
 /// What happens to each function after its callees were inlined.

@@ -1,8 +1,10 @@
-//! `PTXJIT_SANITIZE`: what to look for in the kernels of a program, and what is to be done about it.
+//! `PTXJIT_SANITIZE`: what to look for in the kernels of a program, and what is to be done about
+//! it.
 
 use std::path::PathBuf;
 
-/// `race,init;suppress=FILE;fail=warning`: a list of checks, then settings, all parted by semicolons.
+/// `race,init;suppress=FILE;fail=warning`: a list of checks, then settings, all parted by
+/// semicolons.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sanitize {
     /// Bounds, lifetime, alignment.

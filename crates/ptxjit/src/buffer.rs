@@ -10,9 +10,11 @@ use crate::device::{Device, memory};
 use crate::texture::Keep;
 use crate::{Element, Error, Shortage, UsageRule};
 
-/// An array in device memory. Cheap to clone; all clones are the same memory, which is freed with the last one.
+/// An array in device memory. Cheap to clone; all clones are the same memory, which is freed with
+/// the last one.
 ///
-/// Reading and writing copy. What a copy sees or leaves while a kernel uses the same bytes is unspecified, as on a GPU.
+/// Reading and writing copy. What a copy sees or leaves while a kernel uses the same bytes is
+/// unspecified, as on a GPU.
 pub struct Buffer<T: Element> {
     block: Arc<Block>,
     count: usize,
@@ -92,7 +94,8 @@ impl<T: Element> Buffer<T> {
         Ok(values)
     }
 
-    /// Overwrites the first elements with `values`, of which there may not be more than the buffer holds.
+    /// Overwrites the first elements with `values`, of which there may not be more than the buffer
+    /// holds.
     pub fn write(&self, values: &[T]) -> Result<(), Error> {
         self.write_at(0, values)
     }

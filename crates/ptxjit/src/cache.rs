@@ -1,17 +1,20 @@
 //! Compiled code on disk.
 //!
-//! One folder holds one file per entry, named by the entry's key: a hash of all that the contents depend on. A file is
+//! One folder holds one file per entry, named by the entry's key: a hash of all that the contents
+//! depend on. A file is
 //!
 //! ```text
 //! "ptxjit" and a version (8 bytes) | length of the contents (8) | SHA-256 of key and contents (32) | contents
 //! ```
 //!
-//! Files appear complete, by renaming, so that any number of processes can share the folder. One that is cut short, changed or
-//! renamed is not used, and removed. Writing may fail (a full disk, a folder that cannot be written): then nothing is kept.
+//! Files appear complete, by renaming, so that any number of processes can share the folder. One
+//! that is cut short, changed or renamed is not used, and removed. Writing may fail (a full disk, a
+//! folder that cannot be written): then nothing is kept.
 //!
-//! Code from the folder is run, and the hash in an entry tells damage, not forgery. So only the user may be able to write there: the
-//! folder belongs to the user and is writable by no others, the folders above it belong to the user or to root and let no others
-//! replace what is in them (a sticky bit does, too), and an entry is a plain file of the user's with mode 0600. Otherwise the
+//! Code from the folder is run, and the hash in an entry tells damage, not forgery. So only the
+//! user may be able to write there: the folder belongs to the user and is writable by no others,
+//! the folders above it belong to the user or to root and let no others replace what is in them (a
+//! sticky bit does, too), and an entry is a plain file of the user's with mode 0600. Otherwise the
 //! folder, or the entry, is not used.
 
 use std::fs::{self, File, OpenOptions};
@@ -26,7 +29,8 @@ use sha2::{Digest, Sha256};
 
 const MAGIC: &[u8; 8] = b"ptxjit\0\x01";
 
-/// Files in the making have this ending; one older than this was left behind by a process that died.
+/// Files in the making have this ending; one older than this was left behind by a process that
+/// died.
 const UNFINISHED: &str = "tmp";
 const UNFINISHED_AGE: Duration = Duration::from_secs(3600);
 
@@ -64,9 +68,10 @@ impl Key {
 /// # Ok(()) }
 /// ```
 ///
-/// Entries are found by the PTX module's text, the kernel's name, what is known of the launch, the options, the processor's
-/// features and the build of this library, so an entry is never out of date. Any number of processes can use a folder at once.
-/// When it grows over the limit, what was not used for longest goes.
+/// Entries are found by the PTX module's text, the kernel's name, what is known of the launch, the
+/// options, the processor's features and the build of this library, so an entry is never out of
+/// date. Any number of processes can use a folder at once. When it grows over the limit, what was
+/// not used for longest goes.
 #[derive(Debug)]
 pub struct Cache {
     dir: PathBuf,
@@ -95,8 +100,8 @@ impl Cache {
         }
     }
 
-    /// The user's own: `$PTXJIT_CACHE_DIR`, or else `$XDG_CACHE_HOME/ptxjit`, or else `~/.cache/ptxjit`. `$PTXJIT_CACHE_SIZE` is its
-    /// limit in bytes; `K`, `M` or `G` may follow.
+    /// The user's own: `$PTXJIT_CACHE_DIR`, or else `$XDG_CACHE_HOME/ptxjit`, or else
+    /// `~/.cache/ptxjit`. `$PTXJIT_CACHE_SIZE` is its limit in bytes; `K`, `M` or `G` may follow.
     pub fn user() -> Option<Cache> {
         let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let absolute = |path: PathBuf| path.is_absolute().then_some(path);
@@ -110,7 +115,8 @@ impl Cache {
         Some(Cache::new(dir).limit(limit.unwrap_or(Cache::DEFAULT_LIMIT)))
     }
 
-    /// Sets the most bytes that the entries may take. The limit is kept roughly: not every new entry checks it.
+    /// Sets the most bytes that the entries may take. The limit is kept roughly: not every new
+    /// entry checks it.
     pub fn limit(mut self, bytes: u64) -> Cache {
         self.limit = bytes;
         self
@@ -121,7 +127,8 @@ impl Cache {
         &self.dir
     }
 
-    /// Whether only the user can write to the folder or replace it (or could, if it existed), so that its contents can be trusted.
+    /// Whether only the user can write to the folder or replace it (or could, if it existed), so
+    /// that its contents can be trusted.
     pub fn is_safe(&self) -> bool {
         match fs::symlink_metadata(&self.dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -271,7 +278,8 @@ impl Cache {
 /// A folder by a name without links, if only the user can write to it or replace it.
 fn trusted(dir: &Path) -> Option<PathBuf> {
     let real = dir.canonicalize().ok()?;
-    // From here on the name stands for one folder: no other user can change what lies on the way to it.
+    // From here on the name stands for one folder: no other user can change what lies on the way to
+    // it.
     if !are_parents(real.ancestors().skip(1)) {
         return None;
     }
@@ -382,8 +390,8 @@ fn is_own(uid: u32) -> bool {
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == uid)
 }
 
-/// What tells this build of the library from all others: the file that its code was loaded from, as the system knows it. None if
-/// that cannot be found out.
+/// What tells this build of the library from all others: the file that its code was loaded from, as
+/// the system knows it. None if that cannot be found out.
 pub(crate) fn build() -> Option<&'static str> {
     static BUILD: OnceLock<Option<String>> = OnceLock::new();
     BUILD

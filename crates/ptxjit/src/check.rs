@@ -12,7 +12,8 @@ use crate::{Diagnostics, Error};
 
 /// Parses and checks all of the PTX file at `path`: every function, variable and instruction.
 ///
-/// What is correct but cannot be executed yet is no finding; [`crate::Module::kernel`] tells about that.
+/// What is correct but cannot be executed yet is no finding; [`crate::Module::kernel`] tells about
+/// that.
 pub fn check(path: impl AsRef<Path>) -> Result<Diagnostics, Error> {
     let path = path.as_ref();
     let source = Source::from_bytes(path.to_string_lossy(), read(path)?);
@@ -39,8 +40,8 @@ pub fn check_bytes(name: &str, bytes: Vec<u8>) -> Diagnostics {
 pub struct Outline(translate::Module);
 
 impl Outline {
-    /// Whether addresses of the module have 32 bits, as they have where it does not say otherwise; see
-    /// [`Device::with_32_bit_addresses`](crate::Device::with_32_bit_addresses).
+    /// Whether addresses of the module have 32 bits, as they have where it does not say otherwise;
+    /// see [`Device::with_32_bit_addresses`](crate::Device::with_32_bit_addresses).
     pub fn has_32_bit_addresses(&self) -> bool {
         self.0.address_bits() != Some(64)
     }

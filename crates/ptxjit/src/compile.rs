@@ -1,4 +1,5 @@
-//! From a translated kernel to code: which variants of it exist, where they come from, and what they look like on the way.
+//! From a translated kernel to code: which variants of it exist, where they come from, and what
+//! they look like on the way.
 
 #![expect(unsafe_code, reason = "places code that was stored by this very build")]
 
@@ -38,7 +39,7 @@ pub(crate) struct Variant {
     pub(crate) goes_on: bool,
     /// Memory of the host is registered.
     pub(crate) foreign: bool,
-    /// Lanes of a gang are never run one after the other, for counters to tell what a warp does.
+    /// Lanes of a gang are never serialized, for counters to tell what a warp does.
     whole_warps: bool,
 }
 
@@ -229,7 +230,8 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// The place of the kernel called `name` of a module whose text hashes to `module`; none where builds cannot be told apart.
+    /// The place of the kernel called `name` of a module whose text hashes to `module`; none where
+    /// builds cannot be told apart.
     pub(crate) fn new(cache: &Arc<Cache>, module: Key, name: &str) -> Option<Stored> {
         let build = cache::build()?;
         Some(Stored {
@@ -277,8 +279,8 @@ impl Stored {
 
     fn get_code(&self, variant: &Variant) -> Option<CompiledKernel> {
         let object = Object::from_bytes(&self.cache.get(self.code_key(variant)?)?)?;
-        // SAFETY: the entry is whole, by its hash, and its key names the build and the target: a process of this build made it.
-        // Nobody but the user can write to the folder.
+        // SAFETY: the entry is whole, by its hash, and its key names the build and the target: a
+        // process of this build made it. Nobody but the user can write to the folder.
         unsafe { ptxjit_codegen::place(object) }.ok()
     }
 }
@@ -415,8 +417,8 @@ impl Variants {
         }
     }
 
-    /// What makes the code to go on with where lanes of a gang stop apart, when that first happens in a launch. Workers have small stacks,
-    /// so it is made on a thread of its own.
+    /// What makes the code to go on with where lanes of a gang stop apart, when that first happens
+    /// in a launch. Workers have small stacks, so it is made on a thread of its own.
     pub(crate) fn for_some_lanes(
         kernel: &Arc<KernelInner>,
         variant: &Variant,

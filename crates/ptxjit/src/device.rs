@@ -9,8 +9,9 @@ use crate::{Buffer, Cache, Element, Error, Shortage, UsageRule};
 
 /// Memory and the modules loaded into it. Cheap to clone; all clones are the same device.
 ///
-/// Devices share nothing, unless they are [siblings](Device::siblings): a pointer into one means nothing to a kernel on another.
-/// Memory stays reserved until the last clone, buffer and module are gone.
+/// Devices share nothing, unless they are [siblings](Device::siblings): a pointer into one means
+/// nothing to a kernel on another. Memory stays reserved until the last clone, buffer and module
+/// are gone.
 ///
 /// ```
 /// let device = ptxjit::Device::new()?;
@@ -31,19 +32,22 @@ impl Device {
         Device::build(None)
     }
 
-    /// A device whose launches use at most `threads` threads of the host, the launching one among them.
+    /// A device whose launches use at most `threads` threads of the host, the launching one among
+    /// them.
     pub fn with_threads(threads: usize) -> Result<Device, Error> {
         Device::build(Some(threads))
     }
 
-    /// A device for modules with `.address_size 32`: its memory, 3 GB at most, lies below 4 GB. A process can have one at a time; where
-    /// there is one already, this waits ten seconds for its end.
+    /// A device for modules with `.address_size 32`: its memory, 3 GB at most, lies below 4 GB. A
+    /// process can have one at a time; where there is one already, this waits ten seconds for its
+    /// end.
     pub fn with_32_bit_addresses() -> Result<Device, Error> {
         Device::over(Arena::low(), None)
     }
 
-    /// `count` devices (1 to 64) that can access each other's memory. An address tells its device, see [`Device::device_of`]. Each
-    /// uses at most `threads` threads of the host, one per core if none is given.
+    /// `count` devices (1 to 64) that can access each other's memory. An address tells its device,
+    /// see [`Device::device_of`]. Each uses at most `threads` threads of the host, one per core if
+    /// none is given.
     pub fn siblings(count: usize, threads: Option<usize>) -> Result<Vec<Device>, Error> {
         if count == 0 || count > MAX_PARTS as usize {
             return Err(Error::usage(
@@ -86,8 +90,9 @@ impl Device {
         self.runtime.part()
     }
 
-    /// The device, with a limit on [`Device::used_bytes`]: an allocation that would exceed it fails with
-    /// [`Error::OutOfMemory`], and device `malloc` returns null. All handles of the device have the same limit.
+    /// The device, with a limit on [`Device::used_bytes`]: an allocation that would exceed it fails
+    /// with [`Error::OutOfMemory`], and device `malloc` returns null. All handles of the device
+    /// have the same limit.
     pub fn with_memory_limit(self, bytes: u64) -> Device {
         self.arena.set_limit(self.part(), bytes);
         self
@@ -98,26 +103,29 @@ impl Device {
         Some(self.arena.limit(self.part())).filter(|&limit| limit != u64::MAX)
     }
 
-    /// The device, with the code of modules that are loaded through this handle kept in `cache`. Without this, nothing is kept.
+    /// The device, with the code of modules that are loaded through this handle kept in `cache`.
+    /// Without this, nothing is kept.
     pub fn with_cache(mut self, cache: Cache) -> Device {
         self.cache = Some(Arc::new(cache));
         self
     }
 
-    /// Gets ready for launches with [`crate::Launch::memcheck`]: allocations lie apart from now on, so that an access beyond the end of one
-    /// is not in the next. Without this, the first such launch does it, and what was allocated before may have close neighbours.
+    /// Gets ready for launches with [`crate::Launch::memcheck`]: allocations lie apart from now on,
+    /// so that an access beyond the end of one is not in the next. Without this, the first such
+    /// launch does it, and what was allocated before may have close neighbours.
     pub fn prepare_checks(&self) -> Result<(), Error> {
         self.arena.prepare_checks().map_err(memory)
     }
 
-    /// Keeps account of which memory is written, for [`Options::sanitize`](crate::Options::sanitize) to find uses of what never was. What
-    /// was allocated before counts as written.
+    /// Keeps account of which memory is written, for
+    /// [`Options::sanitize`](crate::Options::sanitize) to find uses of what never was. What was
+    /// allocated before counts as written.
     pub fn track_contents(&self) {
         self.arena.track_contents();
     }
 
-    /// Bytes that device `malloc` may hand out in all: `cudaLimitMallocHeapSize`. It may be set at any time, for this device's handles
-    /// together.
+    /// Bytes that device `malloc` may hand out in all: `cudaLimitMallocHeapSize`. It may be set at
+    /// any time, for this device's handles together.
     pub fn set_heap_limit(&self, bytes: u64) {
         self.runtime.set_heap_limit(bytes);
     }
@@ -127,8 +135,8 @@ impl Device {
         self.runtime.heap_limit()
     }
 
-    /// Bytes that each thread of later launches has for recursion and `alloca`, beside its variables: `cudaLimitStackSize`. More
-    /// than 16 MiB are as good as 16 MiB.
+    /// Bytes that each thread of later launches has for recursion and `alloca`, beside its
+    /// variables: `cudaLimitStackSize`. More than 16 MiB are as good as 16 MiB.
     pub fn set_stack_limit(&self, bytes: u64) {
         self.runtime.set_stack_bytes(bytes);
     }

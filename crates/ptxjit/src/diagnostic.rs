@@ -147,7 +147,8 @@ impl Diagnostics {
         self.0.iter()
     }
 
-    /// The first `limit` findings as the Rust compiler would draw them, and how many are left out; 0 is no limit.
+    /// The first `limit` findings as the Rust compiler would draw them, and how many are left out;
+    /// 0 is no limit.
     pub fn render(&self, color: bool, limit: usize) -> String {
         let n_drawn = match limit {
             0 => self.0.len(),

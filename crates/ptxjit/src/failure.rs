@@ -1,4 +1,5 @@
-//! Launches that failed: what happened, where in the PTX, and where in the source it was compiled from.
+//! Launches that failed: what happened, where in the PTX, and where in the source it was compiled
+//! from.
 
 use std::fmt;
 use std::sync::Arc;
@@ -313,7 +314,8 @@ impl LaunchFailure {
         Some((position.line, position.column))
     }
 
-    /// File, line and column in the program that the PTX was compiled from, where its `.loc` directives tell it.
+    /// File, line and column in the program that the PTX was compiled from, where its `.loc`
+    /// directives tell it.
     pub fn source_position(&self) -> Option<(String, u32, u32)> {
         let line = self.module.source_line(self.places.first()?.loc)?;
         Some((line.file, line.line, line.column))

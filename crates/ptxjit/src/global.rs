@@ -82,7 +82,8 @@ impl Global {
         self.module.inner.front.opaque_kind(self.id)
     }
 
-    /// Binds a texture, sampler or surface to an opaque variable, in place of what was bound before. The module keeps it alive.
+    /// Binds a texture, sampler or surface to an opaque variable, in place of what was bound
+    /// before. The module keeps it alive.
     pub fn bind(&self, object: impl Into<Binding>) -> Result<(), Error> {
         let (kind, handle, keep) = object.into().parts();
         if self.kind() != Some(kind) {
@@ -98,7 +99,8 @@ impl Global {
         Ok(())
     }
 
-    /// A texture or surface variable that a kernel uses must have been bound; samplers have an initializer.
+    /// A texture or surface variable that a kernel uses must have been bound; samplers have an
+    /// initializer.
     pub(crate) fn check_bound(&self) -> Result<(), Error> {
         let Some(kind) = self.kind().filter(|&kind| kind != OpaqueKind::Sampler) else {
             return Ok(());

@@ -10,8 +10,8 @@ pub use ptxjit_device::texture::{ChannelType, Shape};
 use crate::texture::{Keep, wrong};
 use crate::{Buffer, Device, Element, Error};
 
-/// An image in device memory: lines, planes, volumes or cubes of elements of one to four channels. Cheap to clone; all clones
-/// are the same memory.
+/// An image in device memory: lines, planes, volumes or cubes of elements of one to four channels.
+/// Cheap to clone; all clones are the same memory.
 ///
 /// ```
 /// use ptxjit::{ChannelType, Device, Image, Texture};
@@ -49,8 +49,9 @@ pub struct ImageBuilder {
 }
 
 impl Image {
-    /// An image of elements of `channels` (1, 2 or 4) channels, with width, height and depth as far as it has them. Data lie in the
-    /// order level, layer, plane, row, element, channel, without gaps.
+    /// An image of elements of `channels` (1, 2 or 4) channels, with width, height and depth as far
+    /// as it has them. Data lie in the order level, layer, plane, row, element, channel, without
+    /// gaps.
     #[expect(clippy::new_ret_no_self, reason = "the builder makes the image")]
     pub fn new(dtype: ChannelType, channels: u32, dims: &[u32]) -> ImageBuilder {
         ImageBuilder {

@@ -1,8 +1,9 @@
 //! Compiling again, without baseline, what was compiled in a hurry.
 //!
-//! Long code is first made with registers allocated in one pass, so that the launch can start. One thread of the process then
-//! makes the good code; launches under way take it from their next entry on. A kernel that has gone by the time its turn
-//! comes is left out, so a process that launches a kernel once and ends does not pay.
+//! Long code is first made with registers allocated in one pass, so that the launch can start. One
+//! thread of the process then makes the good code; launches under way take it from their next entry
+//! on. A kernel that has gone by the time its turn comes is left out, so a process that launches a
+//! kernel once and ends does not pay.
 
 use std::any::Any;
 use std::io::Write;
@@ -80,7 +81,8 @@ fn enqueue<J: Send + 'static>(
     Ok(())
 }
 
-/// Does one job. A panic is a bug of ours, which is told and ends this job only: the code that was made in a hurry still works.
+/// Does one job. A panic is a bug of ours, which is told and ends this job only: the code that was
+/// made in a hurry still works.
 fn guarded<J>(job: J, work: fn(J)) {
     let done = std::panic::catch_unwind(AssertUnwindSafe(|| work(job)));
     if let Err(panic) = done {

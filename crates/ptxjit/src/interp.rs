@@ -1,4 +1,5 @@
-//! Launches in the interpreter: global memory, heap, output and time as the interpreter asks for them.
+//! Launches in the interpreter: global memory, heap, output and time as the interpreter asks for
+//! them.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -54,7 +55,8 @@ fn watched(kernel: &Kernel, program: &Program, request: &Request<'_>) -> Result<
         // Before any variable has its place.
         module.device.arena.prepare_checks()?;
     }
-    // Asked once before the launch, so that what cannot be placed is an error and not a null pointer.
+    // Asked once before the launch, so that what cannot be placed is an error and not a null
+    // pointer.
     for (&id, var) in program
         .vars
         .iter()

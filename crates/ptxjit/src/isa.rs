@@ -1,4 +1,5 @@
-//! What of the PTX instruction set this build knows, read from the table that the translator itself works with.
+//! What of the PTX instruction set this build knows, read from the table that the translator itself
+//! works with.
 
 use ptxjit_frontend::isa;
 use ptxjit_frontend::isa::desc::{Gate, InstDesc, Opd, OpdKind, Sm, When};

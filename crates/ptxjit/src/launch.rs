@@ -1,4 +1,5 @@
-//! Describing launches and carrying them out. This file is long because a launch has many settings, each of them a method.
+//! Describing launches and carrying them out. This file is long because a launch has many settings,
+//! each of them a method.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,8 +33,8 @@ const TINY_THREADS: u64 = 1 << 12;
 
 /// A launch in the making. [`Launch::run`] carries it out; [`Launch::prepare`] does all but that.
 ///
-/// A kernel can reach only device memory: a wild access ends the launch with an error. It can still overwrite *other* device
-/// memory, as on a GPU, unless [`Launch::memcheck`] is on.
+/// A kernel can reach only device memory: a wild access ends the launch with an error. It can still
+/// overwrite *other* device memory, as on a GPU, unless [`Launch::memcheck`] is on.
 #[derive(Clone, Debug)]
 #[must_use = "a launch does nothing until it is run"]
 pub struct Launch {
@@ -100,8 +101,9 @@ impl Launch {
         self
     }
 
-    /// The launch may start when the one before it has executed `griddepcontrol.launch_dependents` in all its blocks. Launches
-    /// run in sequence here, which is one of the orders that this allows: nothing changes.
+    /// The launch may start when the one before it has executed `griddepcontrol.launch_dependents`
+    /// in all its blocks. Launches run in sequence here, which is one of the orders that this
+    /// allows: nothing changes.
     pub fn programmatic(self, _programmatic: bool) -> Launch {
         self
     }
@@ -119,14 +121,15 @@ impl Launch {
         self.arg(Arg::from_bytes(bytes))
     }
 
-    /// All arguments at once, as the bytes of the parameter block: each in the place that [`Kernel::param_layout`] tells. There
-    /// must be exactly as many as [`Kernel::param_bytes`].
+    /// All arguments at once, as the bytes of the parameter block: each in the place that
+    /// [`Kernel::param_layout`] tells. There must be exactly as many as [`Kernel::param_bytes`].
     pub fn param_block(mut self, bytes: impl Into<Vec<u8>>) -> Launch {
         self.block_of_params = Some(bytes.into());
         self
     }
 
-    /// Says that the kernel reaches `buffer` through a pointer that is not a buffer argument, which keeps it alive.
+    /// Says that the kernel reaches `buffer` through a pointer that is not a buffer argument, which
+    /// keeps it alive.
     pub fn uses<T: Element>(mut self, buffer: &Buffer<T>) -> Launch {
         self.keeps.push(buffer.keep());
         self
@@ -174,7 +177,8 @@ impl Launch {
         self
     }
 
-    /// Where the findings of this launch come to; they are there when it has been run. A launch that had to stop for one is an error, too.
+    /// Where the findings of this launch come to; they are there when it has been run. A launch
+    /// that had to stop for one is an error, too.
     pub fn report(&self) -> Report {
         self.report.clone()
     }
@@ -273,7 +277,8 @@ impl Launch {
         })
     }
 
-    /// What executes: checks of more than memory watch the interpreter, and it alone can make the choices of a schedule one by one.
+    /// What executes: checks of more than memory watch the interpreter, and it alone can make the
+    /// choices of a schedule one by one.
     fn actual_engine(&self) -> Engine {
         let options = &self.options;
         let checks = options.sanitize;
@@ -298,7 +303,8 @@ impl Launch {
         options.record.is_some() || options.replay.is_some() || options.keep_writes
     }
 
-    /// Whether the interpreter's program has marks. They change no result, but tell what is seen as a whole.
+    /// Whether the interpreter's program has marks. They change no result, but tell what is seen as
+    /// a whole.
     fn wants_marks(&self) -> bool {
         let is_in_order = self.options.schedule.interpreted(0) == Default::default();
         self.options.sanitize.any() || self.keeps_choices() || !is_in_order
@@ -468,8 +474,8 @@ impl Launch {
     }
 }
 
-/// A launch that is ready: it can be run many times, also from several threads. Its shape and its parameters can be changed, which costs
-/// far less than to prepare another one.
+/// A launch that is ready: it can be run many times, also from several threads. Its shape and its
+/// parameters can be changed, which costs far less than to prepare another one.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     launch: Launch,
@@ -509,7 +515,8 @@ impl Prepared {
         }
     }
 
-    /// Why the gang is narrower than was asked for, if it is: control flow that is too complex for gangs runs one lane at a time.
+    /// Why the gang is narrower than was asked for, if it is: control flow that is too complex for
+    /// gangs runs one lane at a time.
     pub fn narrowed(&self) -> Option<&str> {
         match &self.code {
             Code::Jit(_, got, _) => got.code.narrowed.as_deref(),
@@ -533,7 +540,8 @@ impl Prepared {
         }
     }
 
-    /// How long each stage took, and the size of the code in bytes, if it was compiled for this launch.
+    /// How long each stage took, and the size of the code in bytes, if it was compiled for this
+    /// launch.
     pub fn stages(&self) -> Option<CompileStages> {
         match &self.code {
             Code::Jit(_, got, _) if got.origin == CodeOrigin::Compiled => {
@@ -557,7 +565,8 @@ impl Prepared {
         self.compile_time
     }
 
-    /// Checks that a texture or surface is bound to each variable for one that the kernel needs, as [`Prepared::run`] does.
+    /// Checks that a texture or surface is bound to each variable for one that the kernel needs, as
+    /// [`Prepared::run`] does.
     pub fn check_bindings(&self) -> Result<(), Error> {
         self.opaque.iter().try_for_each(Global::check_bound)
     }
@@ -646,7 +655,8 @@ impl Prepared {
         }
     }
 
-    /// Other blocks in the grid, and threads in a block. Code for such blocks is compiled if there is none yet.
+    /// Other blocks in the grid, and threads in a block. Code for such blocks is compiled if there
+    /// is none yet.
     pub fn set_shape(
         &mut self,
         grid: impl Into<Dim3>,
@@ -694,7 +704,8 @@ impl Prepared {
         }
     }
 
-    /// Other arguments, as [`Launch::param_block`] takes them. Buffers among the former ones are not kept alive any longer.
+    /// Other arguments, as [`Launch::param_block`] takes them. Buffers among the former ones are
+    /// not kept alive any longer.
     pub fn set_param_block(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.launch.check_block(bytes)?;
         self.launch.args.clear();
@@ -721,8 +732,9 @@ impl Prepared {
         self.launch.kernel.leaks()
     }
 
-    /// The write by the last run of this launch that last changed the word of device memory at an address, and whether that was an
-    /// atomic operation on floating-point numbers; see [`Options::keep_writes`].
+    /// The write by the last run of this launch that last changed the word of device memory at an
+    /// address, and whether that was an atomic operation on floating-point numbers; see
+    /// [`Options::keep_writes`].
     pub fn last_write(&self, addr: u64) -> Option<(FoundAccess, bool)> {
         let writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
         let access = writes.find(addr)?;

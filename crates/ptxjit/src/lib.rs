@@ -1,8 +1,9 @@
 //! Runs CUDA-compiled PTX on CPUs.
 //!
-//! A [`Device`] owns memory, a [`Module`] is a PTX file on it, a [`Kernel`] of the module is launched with [`Buffer`]s and
-//! numbers. Kernels are compiled to native code that advances a gang of CUDA threads with each vector instruction; barriers,
-//! warp operations, atomics, device `printf` and the like do what they do on a GPU.
+//! A [`Device`] owns memory, a [`Module`] is a PTX file on it, a [`Kernel`] of the module is
+//! launched with [`Buffer`]s and numbers. Kernels are compiled to native code that advances a gang
+//! of CUDA threads with each vector instruction; barriers, warp operations, atomics, device
+//! `printf` and the like do what they do on a GPU.
 //!
 //! ```
 //! use ptxjit::{Device, Module};
@@ -40,8 +41,9 @@
 //! # Ok::<(), ptxjit::Error>(())
 //! ```
 //!
-//! What is wrong with a module, or with a launch, comes as an [`Error`] that tells the place in the PTX; the process and later
-//! launches are not affected. All types can be used from several threads at once.
+//! What is wrong with a module, or with a launch, comes as an [`Error`] that tells the place in the
+//! PTX; the process and later launches are not affected. All types can be used from several threads
+//! at once.
 
 #![warn(missing_docs)]
 

@@ -7,9 +7,10 @@ use crate::{Device, Diagnostics, Error, Module, UsageRule, check};
 
 /// PTX modules that are to become one.
 ///
-/// The rules are those of CUDA's linkers: `.extern` means the `.visible` definition in one of the modules, else the first that
-/// is `.weak`; `.common` variables join; what has no linking directive is private to its module; all kernels can be launched.
-/// A variable exists once, whichever module's kernels use it, and a call costs the same within a module and across two.
+/// The rules are those of CUDA's linkers: `.extern` means the `.visible` definition in one of the
+/// modules, else the first that is `.weak`; `.common` variables join; what has no linking directive
+/// is private to its module; all kernels can be launched. A variable exists once, whichever
+/// module's kernels use it, and a call costs the same within a module and across two.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), ptxjit::Error> {
@@ -50,10 +51,11 @@ impl Linker {
         self
     }
 
-    /// Links the modules. Everything that they use must be defined in one of them or be built in; a declaration that
-    /// is not used does no harm.
+    /// Links the modules. Everything that they use must be defined in one of them or be built in; a
+    /// declaration that is not used does no harm.
     ///
-    /// As with [`Module::load`], bodies are looked at when a kernel is asked for; [`Module::check`] checks them all.
+    /// As with [`Module::load`], bodies are looked at when a kernel is asked for; [`Module::check`]
+    /// checks them all.
     pub fn link(self, device: &Device) -> Result<Module, Error> {
         Module::build(device, self.front()?)
     }

@@ -25,10 +25,12 @@ use crate::sanitize::{Context, Finding};
 use crate::screen::Screens;
 use crate::{CompileObstacle, Device, Diagnostics, Dim3, Error, Launch, Options, UsageRule, names};
 
-/// A PTX module on a device, or several that are linked: its kernels, and its variables in device memory.
+/// A PTX module on a device, or several that are linked: its kernels, and its variables in device
+/// memory.
 ///
-/// Loading reads the module's outline; a kernel is parsed, checked and translated when it is asked for, and compiled when it
-/// is first launched. A module can be shared by threads and is cheap to clone; all clones have the same variables.
+/// Loading reads the module's outline; a kernel is parsed, checked and translated when it is asked
+/// for, and compiled when it is first launched. A module can be shared by threads and is cheap to
+/// clone; all clones have the same variables.
 #[derive(Clone)]
 pub struct Module {
     pub(crate) inner: Arc<ModuleInner>,
@@ -259,8 +261,8 @@ impl Module {
         Ok(Module::with_memory(device, front, Arc::default()))
     }
 
-    /// The same module once more, on this device or on another: with variables of its own, as if it had been loaded again, but
-    /// what was checked, translated and compiled is shared.
+    /// The same module once more, on this device or on another: with variables of its own, as if it
+    /// had been loaded again, but what was checked, translated and compiled is shared.
     pub fn on(&self, device: &Device) -> Module {
         Module::with_memory(device, self.inner.front.clone(), self.inner.shared.clone())
     }
@@ -302,10 +304,11 @@ impl Module {
             .collect()
     }
 
-    /// The kernel called `name`, mangled or demangled (`saxpy`, `ns::scale<float>`, `saxpy(int, float*)`).
+    /// The kernel called `name`, mangled or demangled (`saxpy`, `ns::scale<float>`, `saxpy(int,
+    /// float*)`).
     ///
-    /// This is where a kernel's code is checked: wrong PTX gives [`Error::Invalid`], instructions that cannot be executed yet
-    /// give [`Error::Unsupported`].
+    /// This is where a kernel's code is checked: wrong PTX gives [`Error::Invalid`], instructions
+    /// that cannot be executed yet give [`Error::Unsupported`].
     pub fn kernel(&self, name: &str) -> Result<Kernel, Error> {
         let all = self.kernel_names();
         match names::find(name, all.iter().map(String::as_str)).as_slice() {
@@ -352,7 +355,8 @@ impl Module {
                 inner: kernel.clone(),
             });
         }
-        // Not under the lock: other kernels can be translated meanwhile. If two threads want this one, the first wins.
+        // Not under the lock: other kernels can be translated meanwhile. If two threads want this
+        // one, the first wins.
         let front = &self.inner.front;
         let described = front
             .kernel(name)
@@ -412,8 +416,9 @@ impl Module {
             .collect()
     }
 
-    /// Parses and checks everything: all functions and variables, side by side in large modules. What is correct but cannot be
-    /// executed yet is no error here, but when a kernel that needs it is asked for.
+    /// Parses and checks everything: all functions and variables, side by side in large modules.
+    /// What is correct but cannot be executed yet is no error here, but when a kernel that needs it
+    /// is asked for.
     pub fn check_all(&self) -> Result<(), Error> {
         if self.inner.shared.is_checked.get().is_some() {
             return Ok(());
@@ -559,7 +564,8 @@ impl Kernel {
         self.inner.attrs.explicit_cluster
     }
 
-    /// What the kernel needs beside its parameters, found by optimizing it, which launches have to do anyway.
+    /// What the kernel needs beside its parameters, found by optimizing it, which launches have to
+    /// do anyway.
     pub fn usage(&self) -> Result<KernelUsage, Error> {
         let program = self.inner.variants.optimized(&self.inner, Limit::NONE)?;
         let in_space = |space: Space| {
@@ -608,8 +614,8 @@ impl Kernel {
         Launch::new(self)
     }
 
-    /// Compiles for blocks of this size, without baseline, if that has not happened yet, and tells the gang width. Launches compile
-    /// by themselves.
+    /// Compiles for blocks of this size, without baseline, if that has not happened yet, and tells
+    /// the gang width. Launches compile by themselves.
     pub fn compile(&self, block: impl Into<Dim3>) -> Result<u32, Error> {
         let options = Options::default();
         let variant = Variant::new(

@@ -1,7 +1,7 @@
 //! A value that is made when it is first wanted, by whoever wants it first, while others wait.
 //!
-//! Unlike `OnceLock`, an attempt may fail (a time limit passed) without a value, and the next one who wants it tries again; and
-//! who waits gives up at a deadline of their own.
+//! Unlike `OnceLock`, an attempt may fail (a time limit passed) without a value, and the next one
+//! who wants it tries again; and who waits gives up at a deadline of their own.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -35,7 +35,8 @@ impl<T> Default for Once<T> {
 }
 
 impl<T: Clone> Once<T> {
-    /// The value if there is one; else it is made here or, until the deadline, awaited from the thread that makes it.
+    /// The value if there is one; else it is made here or, until the deadline, awaited from the
+    /// thread that makes it.
     pub(crate) fn get<E: From<TimedOut>>(
         &self,
         until: Option<Instant>,

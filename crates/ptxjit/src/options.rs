@@ -66,7 +66,8 @@ pub type OutputFn = dyn Fn(&[u8]) + Send + Sync;
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Options {
-    /// Lanes that one vector operation advances (1, 4, 8, 16 or 32); chosen per kernel if none. Results do not depend on it.
+    /// Lanes that one vector operation advances (1, 4, 8, 16 or 32); chosen per kernel if none.
+    /// Results do not depend on it.
     pub gang: Option<u32>,
     /// Threads of the host to use; all of the device's if none.
     pub threads: Option<usize>,
@@ -86,14 +87,16 @@ pub struct Options {
     pub record: Option<Recording>,
     /// Whose choices the launch makes, whatever its own schedule; it is interpreted.
     pub replay: Option<Recording>,
-    /// Interpret, and keep who wrote each word of device memory last, for [`Prepared::last_write`](crate::Prepared::last_write).
+    /// Interpret, and keep who wrote each word of device memory last, for
+    /// [`Prepared::last_write`](crate::Prepared::last_write).
     pub keep_writes: bool,
-    /// Takes what launches have run. Unless [`Options::gang`] says otherwise, gangs are warps if it also wants to know what these do.
+    /// Takes what launches have run. Unless [`Options::gang`] says otherwise, gangs are warps if it
+    /// also wants to know what these do.
     pub coverage: Option<Coverage>,
     /// What executes.
     pub engine: Engine,
-    /// Finish compiling before the launch. Otherwise the launch of a large kernel starts with code that was made in a hurry and
-    /// is improved beside it.
+    /// Finish compiling before the launch. Otherwise the launch of a large kernel starts with code
+    /// that was made in a hurry and is improved beside it.
     pub eager: bool,
     /// For `dump`: heuristics of the vectorizer to switch off, as `-NAME,-NAME`.
     #[doc(hidden)]

@@ -1,14 +1,15 @@
 //! Device memory by address, for those who build another interface on top of this one.
 //!
-//! An address is a `u64` that kernels can use as a pointer. Nothing frees raw memory but [`Device::free_raw`]. All copies are
-//! checked: the bytes must lie in one allocation, of this device or of a sibling.
+//! An address is a `u64` that kernels can use as a pointer. Nothing frees raw memory but
+//! [`Device::free_raw`]. All copies are checked: the bytes must lie in one allocation, of this
+//! device or of a sibling.
 
 use crate::device::memory;
 use crate::{Device, Error, Pattern, UsageRule};
 
 impl Device {
-    /// Allocates `size` bytes, aligned to `align` (a power of two) and to 256 bytes; the contents are unspecified. An allocation
-    /// of no bytes has an address of its own, too.
+    /// Allocates `size` bytes, aligned to `align` (a power of two) and to 256 bytes; the contents
+    /// are unspecified. An allocation of no bytes has an address of its own, too.
     ///
     /// ```
     /// # use ptxjit::{Device, Pattern};
@@ -65,14 +66,15 @@ impl Device {
         self.arena.range_of(addr)
     }
 
-    /// The addresses among which all memory of this device and its siblings lies, windows of shared and local memory included.
+    /// The addresses among which all memory of this device and its siblings lies, windows of shared
+    /// and local memory included.
     pub fn arena_range(&self) -> std::ops::Range<u64> {
         let base = self.arena.base();
         base..base + (1 << self.arena.bits())
     }
 
-    /// The [ordinal](Device::ordinal) of the device, this one or a sibling, to whose part of the address space `addr` belongs,
-    /// whether or not anything is allocated there.
+    /// The [ordinal](Device::ordinal) of the device, this one or a sibling, to whose part of the
+    /// address space `addr` belongs, whether or not anything is allocated there.
     pub fn device_of(&self, addr: u64) -> Option<usize> {
         self.arena.part_of(addr).map(|part| part as usize)
     }

@@ -1,6 +1,7 @@
 //! Schedules that are kept in files and followed again.
 //!
-//! A file has two lines for each launch: what was launched and in what schedule, as `NAME=VALUE` words, then the choices.
+//! A file has two lines for each launch: what was launched and in what schedule, as `NAME=VALUE`
+//! words, then the choices.
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
@@ -15,8 +16,10 @@ const MAGIC: &str = "ptxjit schedule 1";
 
 /// The choices that schedules made in launches, in the order of these.
 ///
-/// [`Options::record`](crate::Options::record) collects them, [`Options::replay`](crate::Options::replay) makes launches follow
-/// them. As text ([`Display`](fmt::Display), [`FromStr`]) they can be kept in a file. Clones share what they have.
+/// [`Options::record`](crate::Options::record) collects them,
+/// [`Options::replay`](crate::Options::replay) makes launches follow them. As text
+/// ([`Display`](fmt::Display), [`FromStr`]) they can be kept in a file. Clones share what they
+/// have.
 #[derive(Clone, Default, Debug)]
 pub struct Recording(Arc<Mutex<State>>);
 

@@ -1,4 +1,5 @@
-//! What sanitizers find: findings with the places they are about, in the PTX and in the source it was compiled from.
+//! What sanitizers find: findings with the places they are about, in the PTX and in the source it
+//! was compiled from.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,7 +44,8 @@ pub struct FoundAccess {
     pub ptx: SourcePlace,
     /// The statement's text.
     pub text: String,
-    /// Where it comes from in the source, the innermost first: inlined functions and calls. Empty where no `.loc` tells.
+    /// Where it comes from in the source, the innermost first: inlined functions and calls. Empty
+    /// where no `.loc` tells.
     pub stack: Vec<SourcePlace>,
 }
 

@@ -5,13 +5,15 @@ use std::str::FromStr;
 
 /// In what order the threads of a launch make progress.
 ///
-/// [`Schedule::Parallel`], [`Schedule::Deterministic`] and [`Schedule::Random`] run compiled code, unless the launch is interpreted for
-/// another reason: its checks, or because the schedule is recorded or replayed. The others always run in the interpreter, one group of
-/// lanes between two preemption points at a time. The same number draws another random order in compiled code.
+/// [`Schedule::Parallel`], [`Schedule::Deterministic`] and [`Schedule::Random`] run compiled code,
+/// unless the launch is interpreted for another reason: its checks, or because the schedule is
+/// recorded or replayed. The others always run in the interpreter, one group of lanes between two
+/// preemption points at a time. The same number draws another random order in compiled code.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Schedule {
-    /// As it comes: all workers take blocks in ascending order. In the interpreter the same as [`Schedule::Deterministic`].
+    /// As it comes: all workers take blocks in ascending order. In the interpreter the same as
+    /// [`Schedule::Deterministic`].
     #[default]
     Parallel,
     /// One worker, a fixed order: a launch does the same every time.
@@ -22,8 +24,9 @@ pub enum Schedule {
     Random(u64),
     /// The newest lanes first and as long as possible, the last block first.
     Adversarial,
-    /// Random priorities and `depth - 1` points at which the one that runs falls behind all others: Burckhardt et al., "A Randomized
-    /// Scheduler with Probabilistic Guarantees of Finding Bugs" (ASPLOS 2010).
+    /// Random priorities and `depth - 1` points at which the one that runs falls behind all others:
+    /// Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs"
+    /// (ASPLOS 2010).
     Pct {
         /// Of the priorities and the points.
         seed: u64,
@@ -89,7 +92,8 @@ impl fmt::Display for Schedule {
 )]
 pub struct NoSchedule(String);
 
-/// The names of [`Display`](fmt::Display); `seed:N` stands for `random:N`, and `pct:SEED` for depth 3.
+/// The names of [`Display`](fmt::Display); `seed:N` stands for `random:N`, and `pct:SEED` for depth
+/// 3.
 impl FromStr for Schedule {
     type Err = NoSchedule;
 

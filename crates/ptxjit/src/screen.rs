@@ -1,7 +1,9 @@
-//! Screened launches: compiled code that notices whether there may be anything to find, before the exact and slow detectors are asked.
+//! Screened launches: compiled code that notices whether there may be anything to find, before the
+//! exact and slow detectors are asked.
 //!
-//! A launch that the sanitizers `race`, `init` or `sync` watch runs first as [`ptxjit_passes::screen`] instruments it, on one worker. If
-//! nothing was suspected it is over, with nothing found. Otherwise, and if it failed, memory is put back and the interpreter runs it
+//! A launch that the sanitizers `race`, `init` or `sync` watch runs first as
+//! [`ptxjit_passes::screen`] instruments it, on one worker. If nothing was suspected it is over,
+//! with nothing found. Otherwise, and if it failed, memory is put back and the interpreter runs it
 //! again. Findings are always those of the interpreter.
 
 use std::collections::HashMap;
@@ -22,14 +24,16 @@ use crate::module::KernelInner;
 use crate::sanitize::Checks;
 use crate::{Engine, Error, Options, UsageRule};
 
-/// Tags that a launch may take if barriers in loops make intervals; then there are intervals for a few thousand barriers at most.
+/// Tags that a launch may take if barriers in loops make intervals; then there are intervals for a
+/// few thousand barriers at most.
 const TAGS: u64 = 1 << 28;
 const MOST_INTERVALS: u64 = 4096;
 
 /// No launch takes more tags.
 const MOST_TAGS: u64 = 1 << 31;
 
-/// Bytes of a window of shared memory that have tags: more than any GPU has, with room between variables.
+/// Bytes of a window of shared memory that have tags: more than any GPU has, with room between
+/// variables.
 const SHARED_BYTES: u64 = 1 << 20;
 
 /// Bytes below each table of shared memory, see [`screen`].
@@ -186,7 +190,8 @@ impl Launch {
         }))
     }
 
-    /// Runs the launch with instrumentation. None if something is suspected; memory is then as it was before.
+    /// Runs the launch with instrumentation. None if something is suspected; memory is then as it
+    /// was before.
     pub(crate) fn run_screened(
         &self,
         ready: &Ready,
@@ -239,7 +244,8 @@ impl Launch {
         Ok(None)
     }
 
-    /// The place of each table, and the parameter that tells the code of it. None if tables or tags would be too large.
+    /// The place of each table, and the parameter that tells the code of it. None if tables or tags
+    /// would be too large.
     fn tables(&self, ready: &Ready) -> Option<(TagTables, Params)> {
         let arena = &self.kernel.module.device.arena;
         let screened = &ready.screen.screened;

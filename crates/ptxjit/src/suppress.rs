@@ -1,7 +1,7 @@
 //! Suppressions: findings that are known, one per line of a text.
 //!
-//! `KIND [kernel=GLOB] [function=GLOB] [source=GLOB[:A-B]] [object=GLOB]`; `#` begins a comment. All fields that are given must match one
-//! access of the finding.
+//! `KIND [kernel=GLOB] [function=GLOB] [source=GLOB[:A-B]] [object=GLOB]`; `#` begins a comment.
+//! All fields that are given must match one access of the finding.
 
 use std::str::FromStr;
 

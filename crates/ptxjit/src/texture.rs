@@ -44,8 +44,9 @@ impl Drop for Registered {
 macro_rules! handles {
     ($($name:ident)*) => { $(
         impl $name {
-            /// What kernels know it by: an argument of type `.u64`, `.texref`, `.samplerref` or `.surfref`. It means nothing when
-            /// the last clone and the last launch with it as an argument are gone.
+            /// What kernels know it by: an argument of type `.u64`, `.texref`, `.samplerref` or
+            /// `.surfref`. It means nothing when the last clone and the last launch with it as an
+            /// argument are gone.
             pub fn handle(&self) -> u64 {
                 self.inner.handle
             }
@@ -89,7 +90,8 @@ pub struct TextureBuilder {
 }
 
 impl Texture {
-    /// A texture of an image: elements at points, clamped at the edges, as they are, by coordinates that count elements.
+    /// A texture of an image: elements at points, clamped at the edges, as they are, by coordinates
+    /// that count elements.
     #[expect(clippy::new_ret_no_self, reason = "the builder makes the texture")]
     pub fn new(image: &Image) -> TextureBuilder {
         TextureBuilder {
@@ -136,8 +138,8 @@ impl Sampling {
 macro_rules! sampling {
     ($name:ident) => {
         impl $name {
-            /// What stands for elements outside, by dimension: `wrap`, `mirror`, `clamp` or `border`. Without normalized coordinates
-            /// the first two are as `clamp`.
+            /// What stands for elements outside, by dimension: `wrap`, `mirror`, `clamp` or
+            /// `border`. Without normalized coordinates the first two are as `clamp`.
             pub fn address(mut self, modes: &[&str]) -> $name {
                 self.sampling.address(modes);
                 self
@@ -173,7 +175,8 @@ macro_rules! sampling {
                 self
             }
 
-            /// Coordinates are fractions of the size. Of a sampler, false means that they are not, whatever the texture says.
+            /// Coordinates are fractions of the size. Of a sampler, false means that they are not,
+            /// whatever the texture says.
             pub fn normalized(mut self, normalized: bool) -> $name {
                 self.sampling.fields.normalized = normalized;
                 self
@@ -210,7 +213,8 @@ impl TextureBuilder {
         Ok(Texture { inner })
     }
 
-    /// Lets a number that the caller has chosen stand for the texture, until [`Device::forget_handle`] is called.
+    /// Lets a number that the caller has chosen stand for the texture, until
+    /// [`Device::forget_handle`] is called.
     pub fn build_as(&self, handle: u64) -> Result<(), Error> {
         let texture = Object::Texture(self.checked()?);
         self.image.device.runtime.textures().set(handle, texture);
@@ -282,8 +286,9 @@ impl Surface {
         Ok(Surface { inner })
     }
 
-    /// Lets a number that the caller has chosen stand for a surface, until [`Device::forget_handle`] is called. With `is_fraction`,
-    /// formatted stores take integers for fractions of the largest.
+    /// Lets a number that the caller has chosen stand for a surface, until
+    /// [`Device::forget_handle`] is called. With `is_fraction`, formatted stores take integers for
+    /// fractions of the largest.
     pub fn build_as(image: &Image, is_fraction: bool, handle: u64) -> Result<(), Error> {
         let object = surface(image, is_fraction)?;
         image.device.runtime.textures().set(handle, object);

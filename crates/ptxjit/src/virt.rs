@@ -1,7 +1,8 @@
 //! Address space and memory apart: reserve addresses, create memory, map it.
 //!
-//! All addresses and sizes are multiples of [`Device::VM_GRANULE`]. An access to reserved addresses where nothing is mapped, or to what
-//! may not be accessed so, is a fault of the kernel, and an error of a copy.
+//! All addresses and sizes are multiples of [`Device::VM_GRANULE`]. An access to reserved addresses
+//! where nothing is mapped, or to what may not be accessed so, is a fault of the kernel, and an
+//! error of a copy.
 
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use ptxjit_runtime::{GRANULE, PhysicalPages};
 use crate::device::memory;
 use crate::{Access, Device, Error};
 
-/// Memory without an address. Clones are the same memory, which lasts until the last one and the last mapping are gone.
+/// Memory without an address. Clones are the same memory, which lasts until the last one and the
+/// last mapping are gone.
 #[derive(Clone, Debug)]
 pub struct PhysicalMemory(Arc<PhysicalPages>);
 
@@ -65,7 +67,8 @@ impl Device {
         self.arena.release(addr, size).map_err(memory)
     }
 
-    /// Maps `size` bytes of `physical`, from `offset` on, to reserved addresses. They may not be accessed yet.
+    /// Maps `size` bytes of `physical`, from `offset` on, to reserved addresses. They may not be
+    /// accessed yet.
     pub fn vm_map(
         &self,
         addr: u64,

@@ -1,8 +1,8 @@
 //! `ptxjit._native`: what Python cannot do by itself: calls of the driver library, and DLPack.
 //!
 //! There is no engine inside. The engine of a process lives in its one `libcuda.so.1`, which
-//! `driver::open` loads; CUDA packages in the same process find the same copy. Checks and classes are in
-//! Python, in the files beside.
+//! `driver::open` loads; CUDA packages in the same process find the same copy. Checks and classes
+//! are in Python, in the files beside.
 //!
 //! [`driver`] has the functions of the library, [`calls`] makes them callable from Python,
 //! [`dlpack`] hands arrays to other packages.

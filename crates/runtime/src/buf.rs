@@ -1,7 +1,8 @@
 //! Arrays that compiled code and the runtime use in turns.
 //!
-//! Compiled code holds raw pointers into them for as long as a CTA is in flight, so no Rust reference may live across an
-//! entry into compiled code; the accessors here borrow only for the moment.
+//! Compiled code holds raw pointers into them for as long as a CTA is in flight, so no Rust
+//! reference may live across an entry into compiled code; the accessors here borrow only for the
+//! moment.
 
 #![expect(
     unsafe_code,
@@ -60,10 +61,11 @@ impl<T: Plain> RawBuf<T> {
         self.ptr.as_ptr()
     }
 
-    /// The contents. Compiled code that uses the buffer must not run meanwhile, which it does only under `&mut` of the
-    /// CTA that owns the buffer.
+    /// The contents. Compiled code that uses the buffer must not run meanwhile, which it does only
+    /// under `&mut` of the CTA that owns the buffer.
     pub(crate) fn slice(&self) -> &[T] {
-        // SAFETY: `len` initialised elements; compiled code writes only while the owner is borrowed mutably.
+        // SAFETY: `len` initialised elements; compiled code writes only while the owner is borrowed
+        // mutably.
         unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
     }
 

@@ -1,7 +1,8 @@
 //! The code of a launch.
 //!
-//! Mostly the lanes of each gang stay together from one wait to the next, and code that knows no other case is shorter. Where they
-//! do not, another compiled form of the kernel goes on from the same slots: it is made when it is first needed.
+//! Mostly the lanes of each gang stay together from one wait to the next, and code that knows no
+//! other case is shorter. Where they do not, another compiled form of the kernel goes on from the
+//! same slots: it is made when it is first needed.
 
 use std::sync::{Arc, OnceLock};
 

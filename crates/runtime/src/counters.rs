@@ -1,4 +1,5 @@
-//! Counters of coverage: each worker has a table of its own, which is added to the common one when it leaves.
+//! Counters of coverage: each worker has a table of its own, which is added to the common one when
+//! it leaves.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,7 +7,8 @@ use ptxjit_abi::COUNTER_WORDS;
 
 use crate::buf::RawBuf;
 
-/// How often launches have run what they count, by the counters of their program. Launches add to it.
+/// How often launches have run what they count, by the counters of their program. Launches add to
+/// it.
 #[derive(Debug)]
 pub struct Counters(Mutex<Vec<[u64; COUNTER_WORDS]>>);
 

@@ -6,8 +6,8 @@ use ptxjit_ir::SrcLoc;
 
 use crate::memory::MemoryError;
 
-/// Threads of a CTA, as a report names them: the first and the last by linear index. Between them may be some that are not
-/// meant.
+/// Threads of a CTA, as a report names them: the first and the last by linear index. Between them
+/// may be some that are not meant.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Threads {
     /// `%tid` of the first.

@@ -1,9 +1,10 @@
 //! Hardware faults and stop signals in compiled code.
 //!
-//! Compiled code runs on a stack of its own ([`crate::worker`]). When it faults, the kernel delivers a signal on the
-//! worker's alternate stack; if the interrupted frame is one that may be abandoned, the handler rewrites the interrupted
-//! registers so that the thread leaves the compiled code and returns a [`Signal`] to whoever entered it. Everything else is
-//! handed to the handler that was installed before, or to the default action, so that crashes elsewhere in the process
+//! Compiled code runs on a stack of its own ([`crate::worker`]). When it faults, the kernel
+//! delivers a signal on the worker's alternate stack; if the interrupted frame is one that may be
+//! abandoned, the handler rewrites the interrupted registers so that the thread leaves the compiled
+//! code and returns a [`Signal`] to whoever entered it. Everything else is handed to the handler
+//! that was installed before, or to the default action, so that crashes elsewhere in the process
 //! stay crashes.
 //!
 //! ```text
@@ -11,10 +12,12 @@
 //!                            |  signal: leave the frame               |  signal: none of ours
 //! ```
 //!
-//! * `SIGSEGV`, `SIGBUS`, `SIGILL`, `SIGFPE`: leave when the state is `Compiled` and either the pc lies in the kernel's code
+//! * `SIGSEGV`, `SIGBUS`, `SIGILL`, `SIGFPE`: leave when the state is `Compiled` and either the pc
+//!   lies in the kernel's code
 //!   or (helpers called by it) the address lies in the arena. Helpers own nothing that must be released.
 //!   A copy of host memory that faults ([`crate::host`]) returns an error, on any thread.
-//! * The stop signal (a real-time signal): leave when the state is `Compiled` and the pc lies in the kernel's code.
+//! * The stop signal (a real-time signal): leave when the state is `Compiled` and the pc lies in
+//!   the kernel's code.
 //!   Otherwise nothing: whoever stops a launch repeats the signal until the worker has left, and sets a flag that the
 //!   scheduler reads between entries.
 
@@ -53,7 +56,8 @@ pub(crate) enum SignalKind {
 pub(crate) struct Signal {
     /// Which.
     pub(crate) kind: SignalKind,
-    /// A pc in the kernel's code: of the fault, or of the call to the helper that faulted if that can be found.
+    /// A pc in the kernel's code: of the fault, or of the call to the helper that faulted if that
+    /// can be found.
     pub(crate) pc: usize,
     /// The address that was accessed, if known.
     pub(crate) addr: Option<u64>,
@@ -101,8 +105,8 @@ impl Record {
         self.arena.set((arena_base, arena_bits));
     }
 
-    /// Runs `f`, which enters compiled code, with this record current. The record is current on this thread only
-    /// meanwhile, so the handler never sees one that is gone.
+    /// Runs `f`, which enters compiled code, with this record current. The record is current on
+    /// this thread only meanwhile, so the handler never sees one that is gone.
     pub(crate) fn during<R>(&self, f: impl FnOnce() -> R) -> R {
         let before = CURRENT.replace(self);
         self.state.set(State::Compiled);
@@ -195,7 +199,8 @@ pub(crate) fn this_thread() -> libc::pthread_t {
 
 fn current_action(signal: c_int) -> libc::sigaction {
     let mut action = MaybeUninit::zeroed();
-    // SAFETY: asks for the action without changing it; zeroed is a valid `sigaction` if the call fails.
+    // SAFETY: asks for the action without changing it; zeroed is a valid `sigaction` if the call
+    // fails.
     unsafe {
         libc::sigaction(signal, ptr::null(), action.as_mut_ptr());
         action.assume_init()
@@ -218,7 +223,8 @@ fn set_action(signal: c_int, handler: Handler) {
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     action.sa_sigaction = handler as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
-    // SAFETY: the handler has the signature that `SA_SIGINFO` asks for and does only what a handler may.
+    // SAFETY: the handler has the signature that `SA_SIGINFO` asks for and does only what a handler
+    // may.
     unsafe { libc::sigaction(signal, &action, ptr::null_mut()) };
 }
 
@@ -235,11 +241,13 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
 }
 
 extern "C" fn on_stop(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the arguments are those of this very signal. If the frame cannot be left now, the sender tries again.
+    // SAFETY: the arguments are those of this very signal. If the frame cannot be left now, the
+    // sender tries again.
     unsafe { leave(signal, info, context) };
 }
 
-/// Arranges for a copy of host memory that has faulted to return an error; false if it was no such copy.
+/// Arranges for a copy of host memory that has faulted to return an error; false if it was no such
+/// copy.
 ///
 /// # Safety
 ///
@@ -291,8 +299,9 @@ unsafe fn leave(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> bo
         _ => SignalKind::Stop,
     };
     let result = Signal { kind, pc, addr };
-    // SAFETY: the stack pointer lies in the coroutine that the handler belongs to; its frames are compiled code and
-    // helpers, which own nothing; and the registers are set as asked, right below.
+    // SAFETY: the stack pointer lies in the coroutine that the handler belongs to; its frames are
+    // compiled code and helpers, which own nothing; and the registers are set as asked, right
+    // below.
     let registers = unsafe { record.handler.setup_trap_handler(move || Some(result)) };
     set_registers(context, &registers);
     true
@@ -308,8 +317,8 @@ fn kernel_pc(record: &Record, pc: usize, sp: usize, addr: Option<u64>) -> Option
     if addr.is_none_or(|addr| addr >> bits != base >> bits) {
         return None;
     }
-    // A helper faulted on device memory. The first word of the stack that points into the kernel is, or was, the
-    // return address of a call; good enough to name a line.
+    // A helper faulted on device memory. The first word of the stack that points into the kernel
+    // is, or was, the return address of a call; good enough to name a line.
     let words = (sp.next_multiple_of(8)..record.stack.end)
         .step_by(8)
         .take(512);
@@ -391,8 +400,8 @@ unsafe fn chain(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     };
     match previous.sa_sigaction {
         libc::SIG_DFL | libc::SIG_IGN => {
-            // The faulting instruction runs again and meets the default action: the process dies with this signal.
-            // SAFETY: `previous` came from `sigaction`, with the default action.
+            // The faulting instruction runs again and meets the default action: the process dies
+            // with this signal. SAFETY: `previous` came from `sigaction`, with the default action.
             let mut default: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
             default.sa_sigaction = libc::SIG_DFL;
             // SAFETY: sets a valid action.
@@ -411,8 +420,8 @@ unsafe fn chain(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     }
 }
 
-/// An alternate signal stack, in place from a thread's first launch until the thread ends: to put it there for each launch would cost
-/// more than a small launch does.
+/// An alternate signal stack, in place from a thread's first launch until the thread ends: to put
+/// it there for each launch would cost more than a small launch does.
 struct SignalStack {
     memory: Vec<u8>,
 }
@@ -421,7 +430,8 @@ thread_local! {
     static SIGNAL_STACK: SignalStack = SignalStack::install();
 }
 
-/// Makes sure that the calling thread has a signal stack. While the thread is ending it has to do with what there is.
+/// Makes sure that the calling thread has a signal stack. While the thread is ending it has to do
+/// with what there is.
 pub(crate) fn ensure_signal_stack() {
     let _ = SIGNAL_STACK.try_with(|_| ());
 }
@@ -438,7 +448,8 @@ impl SignalStack {
             ss_flags: 0,
             ss_size: Self::SIZE,
         };
-        // SAFETY: the memory outlives its use: the drop, on the same thread, takes the stack away first.
+        // SAFETY: the memory outlives its use: the drop, on the same thread, takes the stack away
+        // first.
         unsafe { libc::sigaltstack(&stack, ptr::null_mut()) };
         SignalStack { memory }
     }
@@ -452,7 +463,8 @@ impl Drop for SignalStack {
             libc::sigaltstack(ptr::null(), now.as_mut_ptr());
             now.assume_init()
         };
-        // Another one, or none, may be in place by now. The one from before ours may be gone with what the thread had before.
+        // Another one, or none, may be in place by now. The one from before ours may be gone with
+        // what the thread had before.
         if now.ss_sp == self.memory.as_mut_ptr().cast() {
             let none = libc::stack_t {
                 ss_sp: ptr::null_mut(),

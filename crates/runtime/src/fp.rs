@@ -1,6 +1,7 @@
 //! The floating-point control register of the thread: whether subnormals are flushed.
 //!
-//! Compiled code of a kernel may run with subnormals flushed; the runtime's own code must not. Both switch here.
+//! Compiled code of a kernel may run with subnormals flushed; the runtime's own code must not. Both
+//! switch here.
 
 #![expect(unsafe_code, reason = "the control register is reached by assembly")]
 
@@ -28,7 +29,8 @@ impl FpControl {
     /// Sets the register.
     pub(crate) fn set(self) {
         let value = self.0 as u32;
-        // SAFETY: every `FpControl` is a valid MXCSR, and code of this crate that computes floats runs with `DEFAULT`.
+        // SAFETY: every `FpControl` is a valid MXCSR, and code of this crate that computes floats
+        // runs with `DEFAULT`.
         unsafe {
             asm!("ldmxcsr [{}]", in(reg) &raw const value, options(nostack, preserves_flags, readonly))
         };
@@ -52,7 +54,8 @@ impl FpControl {
 
     /// Sets the register.
     pub(crate) fn set(self) {
-        // SAFETY: every `FpControl` is a valid FPCR, and code of this crate that computes floats runs with `DEFAULT`.
+        // SAFETY: every `FpControl` is a valid FPCR, and code of this crate that computes floats
+        // runs with `DEFAULT`.
         unsafe { asm!("msr fpcr, {}", in(reg) self.0, options(nostack, nomem, preserves_flags)) };
     }
 }

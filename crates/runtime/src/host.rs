@@ -1,18 +1,20 @@
 //! Copies to and from memory of the host that may not be there.
 //!
-//! A client of the driver hands over host pointers that nothing vouches for. These copies end with an error where an
-//! ordinary one would end the process: the fault handler ([`crate::fault`]) knows the few instructions that copy and
-//! makes a faulting thread go on behind them.
+//! A client of the driver hands over host pointers that nothing vouches for. These copies end with
+//! an error where an ordinary one would end the process: the fault handler ([`crate::fault`]) knows
+//! the few instructions that copy and makes a faulting thread go on behind them.
 //!
-//! Reading any mapped byte is sound, since the copy is made by the processor and not by Rust code: it sees some value,
-//! whatever another thread writes. Writing is as sound as the caller's right to the target.
+//! Reading any mapped byte is sound, since the copy is made by the processor and not by Rust code:
+//! it sees some value, whatever another thread writes. Writing is as sound as the caller's right to
+//! the target.
 
 #![expect(
     unsafe_code,
     reason = "copies between addresses, with a landing place for faults"
 )]
 
-/// A copy met memory that is not mapped, or not accessible in that way. Bytes before it may have been copied.
+/// A copy met memory that is not mapped, or not accessible in that way. Bytes before it may have
+/// been copied.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("memory is not accessible")]
 pub struct HostFault;
@@ -27,7 +29,8 @@ pub fn read(from: u64, to: &mut [u8]) -> Result<(), HostFault> {
 ///
 /// # Safety
 ///
-/// The target holds nothing that Rust code relies on: it is the client's memory, device memory, or not mapped.
+/// The target holds nothing that Rust code relies on: it is the client's memory, device memory, or
+/// not mapped.
 pub unsafe fn write(to: u64, from: &[u8]) -> Result<(), HostFault> {
     // SAFETY: the caller vouches for the target; what is not writable ends the copy.
     unsafe { copy(to, from.as_ptr() as u64, from.len() as u64) }
@@ -115,7 +118,8 @@ mod arch {
     ///
     /// See [`super::copy`].
     pub(super) unsafe fn copy(to: u64, from: u64, len: u64) -> u32 {
-        // SAFETY: the function keeps to the calling convention, and the direction flag is clear by it.
+        // SAFETY: the function keeps to the calling convention, and the direction flag is clear by
+        // it.
         unsafe { ptxjit_guarded_copy(to, from, len) }
     }
 

@@ -1,4 +1,5 @@
-//! A launch from the host's side: what it takes, what is checked before anything runs, what comes back.
+//! A launch from the host's side: what it takes, what is checked before anything runs, what comes
+//! back.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,7 +30,8 @@ const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
 /// CTAs that a cluster may have.
 const MAX_CLUSTER: u64 = ptxjit_ir::MAX_CLUSTER as u64;
 
-/// Bytes of the workspace of grid-wide synchronisation: its size, then the barrier's word, both `u32`.
+/// Bytes of the workspace of grid-wide synchronisation: its size, then the barrier's word, both
+/// `u32`.
 const WORKSPACE_BYTES: u64 = 256;
 
 /// In what order the threads of a launch make progress.
@@ -41,7 +43,8 @@ pub enum Schedule {
     Parallel,
     /// One worker, a fixed order.
     Deterministic,
-    /// One worker, an order of CTAs and gangs drawn from a seed; the same seed gives the same order.
+    /// One worker, an order of CTAs and gangs drawn from a seed; the same seed gives the same
+    /// order.
     Seed(u64),
 }
 
@@ -64,7 +67,8 @@ impl CancelToken {
     }
 }
 
-/// Makes the code for some lanes of a gang, see [`CompiledKernel::whole_gangs`]. Says why it cannot.
+/// Makes the code for some lanes of a gang, see [`CompiledKernel::whole_gangs`]. Says why it
+/// cannot.
 pub type MakeCode = dyn Fn() -> Result<Arc<CompiledKernel>, String> + Send + Sync;
 
 /// Everything about one launch.
@@ -72,7 +76,8 @@ pub type MakeCode = dyn Fn() -> Result<Arc<CompiledKernel>, String> + Send + Syn
 pub struct LaunchDesc {
     /// The kernel, compiled under facts that hold for this launch.
     pub kernel: Arc<CompiledKernel>,
-    /// Makes the code to go on with where lanes of a gang stop apart; must be there if `kernel` is for whole gangs only.
+    /// Makes the code to go on with where lanes of a gang stop apart; must be there if `kernel` is
+    /// for whole gangs only.
     pub for_some_lanes: Option<Arc<MakeCode>>,
     /// Its name, for reports.
     pub name: Arc<str>,
@@ -96,8 +101,9 @@ pub struct LaunchDesc {
     pub cooperative: bool,
     /// Workers to use; all if none.
     pub threads: Option<usize>,
-    /// Every address of the process may be accessed, not only device memory: what is not mapped faults, all else is the kernel's to
-    /// read and write. The caller that sets this vouches for the kernel.
+    /// Every address of the process may be accessed, not only device memory: what is not mapped
+    /// faults, all else is the kernel's to read and write. The caller that sets this vouches for
+    /// the kernel.
     pub open_memory: bool,
     /// The kernel was compiled to check every access exactly.
     pub checks_accesses: bool,
@@ -128,7 +134,8 @@ pub struct LaunchStats {
 }
 
 impl Runtime {
-    /// Runs a kernel to its end. A fault of the kernel is an error; the process and later launches are fine.
+    /// Runs a kernel to its end. A fault of the kernel is an error; the process and later launches
+    /// are fine.
     pub fn launch(&self, desc: &LaunchDesc) -> Result<LaunchStats, LaunchError> {
         let start = Instant::now();
         check(desc)?;
@@ -200,7 +207,8 @@ impl Runtime {
             .min(u32::try_from(n_ctas).unwrap_or(u32::MAX))
     }
 
-    /// The launching thread works too; it does not wait for pool threads that come too late to find work.
+    /// The launching thread works too; it does not wait for pool threads that come too late to find
+    /// work.
     fn run(&self, grid: &Arc<Grid>, desc: &LaunchDesc) -> Result<(), LaunchError> {
         let pool = match grid.n_workers {
             0 | 1 => None,
@@ -356,7 +364,8 @@ fn check_cluster(desc: &LaunchDesc) -> Result<(), Broken> {
     Ok(())
 }
 
-/// The memory that cooperative groups' grid-wide barrier works in; `%envreg1` and `%envreg2` hold its address.
+/// The memory that cooperative groups' grid-wide barrier works in; `%envreg1` and `%envreg2` hold
+/// its address.
 struct Workspace<'a> {
     runtime: &'a Runtime,
     addr: u64,
@@ -386,8 +395,8 @@ impl Drop for Workspace<'_> {
     }
 }
 
-/// The constant variables, if each starts where the map of valid memory can have a boundary; else all that is in use. Those that were
-/// placed before any launch was checked may lie side by side.
+/// The constant variables, if each starts where the map of valid memory can have a boundary; else
+/// all that is in use. Those that were placed before any launch was checked may lie side by side.
 fn exact_parts(all: Range<u64>, vars: Vec<Range<u64>>) -> Vec<Range<u64>> {
     match vars.iter().all(|var| var.start.is_multiple_of(16)) {
         true => vars,

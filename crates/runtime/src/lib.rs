@@ -1,11 +1,12 @@
 //! Device memory, faults and CTA scheduling: what runs compiled kernels.
 //!
-//! Suggested reading: [`memory`] (where everything lies), [`launch`] (what a launch takes), [`grid`] (who works on it),
-//! [`sched`] (how a CTA is run), [`fault`] and [`worker`] (how compiled code is left when it misbehaves). The contract with
-//! compiled code is `ptxjit_abi`.
+//! Suggested reading: [`memory`] (where everything lies), [`launch`] (what a launch takes),
+//! [`grid`] (who works on it), [`sched`] (how a CTA is run), [`fault`] and [`worker`] (how compiled
+//! code is left when it misbehaves). The contract with compiled code is `ptxjit_abi`.
 //!
-//! **Invariants**: a kernel reaches device memory or faults, never the host's unless an `unsafe` call has opened it; a fault,
-//! a deadlock or a time limit ends the launch with an error and leaves the process as it was; starting a CTA allocates nothing in the steady state.
+//! **Invariants**: a kernel reaches device memory or faults, never the host's unless an `unsafe`
+//! call has opened it; a fault, a deadlock or a time limit ends the launch with an error and leaves
+//! the process as it was; starting a CTA allocates nothing in the steady state.
 
 mod ahead;
 mod buf;

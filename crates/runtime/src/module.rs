@@ -1,8 +1,9 @@
 //! A module's variables in device memory.
 //!
-//! A variable gets its place when a kernel or the host first asks for it, and keeps it: all kernels of the module see the
-//! same address, and a module with a thousand unused variables costs nothing. Initial contents are written at once, addresses
-//! of other variables included (which places those as well).
+//! A variable gets its place when a kernel or the host first asks for it, and keeps it: all kernels
+//! of the module see the same address, and a module with a thousand unused variables costs nothing.
+//! Initial contents are written at once, addresses of other variables included (which places those
+//! as well).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -17,7 +18,8 @@ use crate::memory::{Arena, Pattern, Window};
 /// Constant memory of a module: more than CUDA's, which has banks of 64 KB.
 const CONST_CAPACITY: u64 = 15 << 20;
 
-/// Between constant variables where accesses are checked exactly, so that one beyond the end of a variable is in none.
+/// Between constant variables where accesses are checked exactly, so that one beyond the end of a
+/// variable is in none.
 const CONST_GAP: u64 = 64;
 
 /// Bytes of a function's descriptor.

@@ -115,7 +115,8 @@ impl Runtime {
         self.shared.device_heap.limit.load(Ordering::Relaxed)
     }
 
-    /// Gives each thread of later launches so many bytes for recursion and `alloca`, at most [`Runtime::MAX_STACK_BYTES`].
+    /// Gives each thread of later launches so many bytes for recursion and `alloca`, at most
+    /// [`Runtime::MAX_STACK_BYTES`].
     pub fn set_stack_bytes(&self, bytes: u64) {
         let bytes = bytes.min(Runtime::MAX_STACK_BYTES).next_multiple_of(16);
         self.shared.stack_bytes.store(bytes, Ordering::Relaxed);
@@ -126,8 +127,8 @@ impl Runtime {
         self.shared.stack_bytes.load(Ordering::Relaxed)
     }
 
-    /// A runtime for the device with this part of the arena, with `threads` workers, the launching thread among them; one per
-    /// core if none is given.
+    /// A runtime for the device with this part of the arena, with `threads` workers, the launching
+    /// thread among them; one per core if none is given.
     pub fn new(arena: Arc<Arena>, part: u32, threads: Option<usize>) -> Runtime {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let n_workers = threads.unwrap_or_else(cores).clamp(1, 1024);

@@ -1,5 +1,5 @@
-//! Reads of textures for a whole gang: lanes that read the same texture are worked out together, from memory that is checked
-//! once for all of them.
+//! Reads of textures for a whole gang: lanes that read the same texture are worked out together,
+//! from memory that is checked once for all of them.
 
 #![expect(
     unsafe_code,
@@ -54,8 +54,8 @@ impl Area {
     }
 }
 
-/// Reads for the lanes of `mask`, all of which name the objects of `bound`. False, with nothing read, if the image is not alive
-/// in global memory.
+/// Reads for the lanes of `mask`, all of which name the objects of `bound`. False, with nothing
+/// read, if the image is not alive in global memory.
 ///
 /// # Safety
 ///

@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 use crate::grid::Grid;
 use crate::sched::Rng;
 
-/// A worker takes so many at a time of the CTAs that are left that each worker could take as many again so often: memory is walked through
-/// in long stretches, and in the end the workers are done together.
+/// A worker takes so many at a time of the CTAs that are left that each worker could take as many
+/// again so often: memory is walked through in long stretches, and in the end the workers are done
+/// together.
 const CHUNKS_LEFT: u64 = 4;
 const MOST_IN_CHUNK: u64 = 2048;
 

@@ -1,6 +1,7 @@
 //! The tensor memory of a CTA, which operations of the device find through its context.
 //!
-//! Most kernels have none: it is made when it is first used, and stays with the context for later CTAs.
+//! Most kernels have none: it is made when it is first used, and stays with the context for later
+//! CTAs.
 
 #![expect(
     unsafe_code,
@@ -81,7 +82,8 @@ impl Slot {
 pub(crate) struct ClusterTensors([AtomicPtr<Slot>; MAX_CLUSTER as usize]);
 
 impl ClusterTensors {
-    /// Lets the other CTAs find the memory of the one with this rank. Relaxed, since one thread at a time runs the cluster.
+    /// Lets the other CTAs find the memory of the one with this rank. Relaxed, since one thread at
+    /// a time runs the cluster.
     pub(crate) fn set(&self, rank: u32, of: &TensorSlot) {
         self.0[rank as usize].store(of.0.get(), Ordering::Relaxed);
     }
@@ -93,13 +95,14 @@ impl ClusterTensors {
     /// That CTA has been started, and nothing else asks for its memory while the result is used.
     pub(crate) unsafe fn memory_of<'a>(&self, rank: u32) -> &'a mut Option<Box<TensorMemory>> {
         let slot = self.0[rank as usize].load(Ordering::Relaxed);
-        // SAFETY: `Cta::prepare` has set it for each CTA of the cluster, which keeps its slot as long as it is run; the caller sees
-        // to it that this is the only reference.
+        // SAFETY: `Cta::prepare` has set it for each CTA of the cluster, which keeps its slot as
+        // long as it is run; the caller sees to it that this is the only reference.
         unsafe { &mut (*slot).memory }
     }
 }
 
-/// The memory of the CTA that runs in a context; if the one before it has left something allocated there, that.
+/// The memory of the CTA that runs in a context; if the one before it has left something allocated
+/// there, that.
 ///
 /// # Safety
 ///
@@ -107,7 +110,8 @@ impl ClusterTensors {
 pub(crate) unsafe fn memory_of<'a>(
     ctx: &CtaContext,
 ) -> Result<&'a mut Option<Box<TensorMemory>>, Leak> {
-    // SAFETY: set by `TensorSlot::start`, and the CTA owns the slot; the caller sees to it that this is the only reference.
+    // SAFETY: set by `TensorSlot::start`, and the CTA owns the slot; the caller sees to it that
+    // this is the only reference.
     let slot = unsafe { &mut *ctx.tensor_memory.cast::<Slot>() };
     if slot.ctaid != ctx.ctaid {
         if let Some(leak) = slot.leak() {

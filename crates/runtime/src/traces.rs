@@ -1,12 +1,14 @@
-//! What warps ask of memory, as a GPU would have to serve it: sectors of global memory, banks of shared memory, atomics on one address.
+//! What warps ask of memory, as a GPU would have to serve it: sectors of global memory, banks of
+//! shared memory, atomics on one address.
 //!
-//! The figures follow from the addresses alone. A *request* is one access by a warp. Global memory is served in sectors of 32
-//! bytes. Shared memory has 32 banks of four bytes, and serves in one pass any words of different
-//! banks, each to all lanes that ask for it; accesses of 8 bytes are served for half a warp at a time,
-//! of 16 bytes for a quarter.
+//! The figures follow from the addresses alone. A *request* is one access by a warp. Global memory
+//! is served in sectors of 32 bytes. Shared memory has 32 banks of four bytes, and serves in one
+//! pass any words of different banks, each to all lanes that ask for it; accesses of 8 bytes are
+//! served for half a warp at a time, of 16 bytes for a quarter.
 //!
-//! Looking at a request takes longer than the request. So only some CTAs of large grids are looked at, and of what a warp does again and
-//! again at one place fewer the longer it goes on; each that is looked at stands for those that were passed over before it.
+//! Looking at a request takes longer than the request. So only some CTAs of large grids are looked
+//! at, and of what a warp does again and again at one place fewer the longer it goes on; each that
+//! is looked at stands for those that were passed over before it.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -46,7 +48,8 @@ pub struct Traffic {
     pub global: Served,
     /// Shared memory, in passes.
     pub shared: Served,
-    /// Atomic operations of threads, and those among them that had to wait for another of their warp at the same address.
+    /// Atomic operations of threads, and those among them that had to wait for another of their
+    /// warp at the same address.
     pub atomics: u64,
     /// See [`Traffic::atomics`].
     pub atomics_waiting: u64,
@@ -139,8 +142,8 @@ impl Traces {
     }
 }
 
-/// What a CTA keeps for each place and warp: executions that are left before the next one that is looked at, and how many there were
-/// up to the last one.
+/// What a CTA keeps for each place and warp: executions that are left before the next one that is
+/// looked at, and how many there were up to the last one.
 type Pace = [u32; PACE_WORDS];
 
 const PACE_WORDS: usize = 2;
@@ -183,8 +186,8 @@ pub fn sampled_ctas(n_ctas: u64) -> u64 {
     n_ctas.div_ceil(step(n_ctas))
 }
 
-/// Of a launch of so many CTAs, the accesses of every so manieth are looked at: an odd number, so that CTAs of one column of a
-/// grid are not all that is seen.
+/// Of a launch of so many CTAs, the accesses of every so manieth are looked at: an odd number, so
+/// that CTAs of one column of a grid are not all that is seen.
 fn step(n_ctas: u64) -> u64 {
     n_ctas.div_ceil(SAMPLED).max(1) | 1
 }
@@ -196,7 +199,8 @@ enum Memory {
     Own,
 }
 
-/// Where an address is. The lanes of an access hardly ever mean different memories by generic addresses.
+/// Where an address is. The lanes of an access hardly ever mean different memories by generic
+/// addresses.
 fn memory_of(ctx: &CtaContext, space: Space, addr: u64) -> Memory {
     match space {
         Space::Shared | Space::SharedCluster => Memory::Shared,
@@ -303,7 +307,8 @@ mod tests {
 
     #[test]
     fn sectors_of_patterns() {
-        // 128 bytes side by side; the same one off their sectors; each word in a sector of its own; one word for all.
+        // 128 bytes side by side; the same one off their sectors; each word in a sector of its own;
+        // one word for all.
         assert_eq!(sectors(4, |lane| 0x1000 + 4 * lane), (4, 4));
         assert_eq!(sectors(4, |lane| 0x1004 + 4 * lane), (5, 4));
         assert_eq!(sectors(4, |lane| 0x1000 + 128 * lane), (32, 4));

@@ -100,8 +100,9 @@ impl<'v> View<'v> {
         if !of_cluster && (addr < shared.start || end > shared.end) {
             return None;
         }
-        // SAFETY: windows in use are committed. Those of a cluster are not touched while one of its threads is in a callback, and
-        // the slice lives no longer than the view, which is the callback's.
+        // SAFETY: windows in use are committed. Those of a cluster are not touched while one of its
+        // threads is in a callback, and the slice lives no longer than the view, which is the
+        // callback's.
         Some(unsafe { crate::memory::committed(addr, len) })
     }
 
@@ -150,7 +151,8 @@ impl<'v> View<'v> {
         self.arena.write(addr, bytes).ok()
     }
 
-    /// Replaces an aligned element of 1, 2, 4 or 8 bytes atomically, if the thread may; returns the old one.
+    /// Replaces an aligned element of 1, 2, 4 or 8 bytes atomically, if the thread may; returns the
+    /// old one.
     pub(crate) fn update(
         &self,
         addr: u64,
@@ -166,8 +168,8 @@ impl<'v> View<'v> {
         }
     }
 
-    /// Replaces 16 aligned bytes atomically by `new`, if they are what is expected where something is; returns the old ones, if
-    /// the thread may access them.
+    /// Replaces 16 aligned bytes atomically by `new`, if they are what is expected where something
+    /// is; returns the old ones, if the thread may access them.
     pub(crate) fn exchange(&self, addr: u64, expected: Option<u128>, new: u128) -> Option<u128> {
         match self.place_of(addr, 16)? {
             Place::Arena => self.arena.exchange(addr, expected, new).ok(),
@@ -187,7 +189,8 @@ impl<'v> View<'v> {
         if !is_window && self.arena.contains(addr) {
             return Some(Place::Arena);
         }
-        // Memory of the host is registered for kernels, or open to them; whether it is mapped shows only when it is read.
+        // Memory of the host is registered for kernels, or open to them; whether it is mapped shows
+        // only when it is read.
         let is_foreign = self.open_memory || self.arena.is_foreign(addr, len);
         let is_there = || crate::memory::read_host(addr, &mut [0; 16][..len as usize]).is_some();
         (is_window || is_foreign && is_there()).then_some(Place::Committed)
@@ -196,7 +199,8 @@ impl<'v> View<'v> {
 
 /// The shared memory of the cluster's CTAs, if there are several.
 pub(crate) fn cluster_of(ctx: &CtaContext) -> Option<&ClusterWindow> {
-    // SAFETY: `Cta::prepare` sets it, to null or to the window of the cluster, which stays while its CTAs are run.
+    // SAFETY: `Cta::prepare` sets it, to null or to the window of the cluster, which stays while
+    // its CTAs are run.
     unsafe { ctx.cluster.cast::<ClusterWindow>().as_ref() }
 }
 

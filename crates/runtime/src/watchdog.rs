@@ -1,7 +1,8 @@
-//! Time limits and cancellation: one thread per runtime that watches the launches which have either.
+//! Time limits and cancellation: one thread per runtime that watches the launches which have
+//! either.
 //!
-//! Starting a watched launch costs a lock, and a wake-up only if the thread would otherwise sleep too long; a launch
-//! with the same limit as the one before never does.
+//! Starting a watched launch costs a lock, and a wake-up only if the thread would otherwise sleep
+//! too long; a launch with the same limit as the one before never does.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

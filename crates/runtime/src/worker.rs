@@ -1,7 +1,8 @@
 //! A worker: the thread's means to enter compiled code and to come back from it, whatever happens.
 //!
-//! Compiled code runs in a coroutine, on a stack of its own. Normally the coroutine is suspended and resumed, once per
-//! entry; when a signal ends an entry, the coroutine returns instead, and a new one is made on the same stack.
+//! Compiled code runs in a coroutine, on a stack of its own. Normally the coroutine is suspended
+//! and resumed, once per entry; when a signal ends an entry, the coroutine returns instead, and a
+//! new one is made on the same stack.
 
 #![expect(unsafe_code, reason = "calls compiled code")]
 
@@ -15,8 +16,9 @@ use ptxjit_abi::{CtaContext, EnterFn};
 use crate::fault::{self, Record, Signal};
 use crate::fp::{FpControl, FpGuard};
 
-/// Stack of compiled code. Device functions keep their frames elsewhere, so this holds spills and helpers. A long kernel compiled in a hurry
-/// has megabytes of spills; pages that nobody touches cost nothing.
+/// Stack of compiled code. Device functions keep their frames elsewhere, so this holds spills and
+/// helpers. A long kernel compiled in a hurry has megabytes of spills; pages that nobody touches
+/// cost nothing.
 pub(crate) const STACK_SIZE: usize = 32 << 20;
 
 /// One entry.
@@ -64,7 +66,8 @@ impl Coro {
     }
 }
 
-/// Calls compiled code with the stack at a multiple of 64 bytes, as it expects: vectors that it saves there do not cross cache lines then.
+/// Calls compiled code with the stack at a multiple of 64 bytes, as it expects: vectors that it
+/// saves there do not cross cache lines then.
 ///
 /// # Safety
 ///
@@ -72,7 +75,8 @@ impl Coro {
 #[cfg(all(target_arch = "x86_64", unix))]
 unsafe fn call_aligned(call: Call) -> u32 {
     let stop: u32;
-    // SAFETY: a call by the rules of the platform, but for the place of the stack, which is put back.
+    // SAFETY: a call by the rules of the platform, but for the place of the stack, which is put
+    // back.
     unsafe {
         std::arch::asm!(
             "mov r12, rsp",
@@ -144,7 +148,8 @@ impl Worker {
     ///
     /// # Safety
     ///
-    /// `enter` is alive, and `cta` is laid out for the kernel it belongs to; no reference into what it points at is in use.
+    /// `enter` is alive, and `cta` is laid out for the kernel it belongs to; no reference into what
+    /// it points at is in use.
     pub(crate) unsafe fn enter(
         &mut self,
         (enter, code): (EnterFn, Range<usize>),
@@ -178,7 +183,8 @@ impl Worker {
     fn renew(&mut self) {
         let Some(coro) = self.coro.take() else { return };
         let coro = std::mem::ManuallyDrop::new(*coro);
-        // SAFETY: `coro` is not used or dropped after its fields are read out; the record has no drop.
+        // SAFETY: `coro` is not used or dropped after its fields are read out; the record has no
+        // drop.
         let body = unsafe { std::ptr::read(&coro.body) };
         self.coro = Some(Box::new(Coro::new(body.into_stack())));
     }

@@ -1,7 +1,9 @@
-//! Products of small matrices of f32 by rows, and the conversions that lead there: what all matrix instructions have in common.
+//! Products of small matrices of f32 by rows, and the conversions that lead there: what all matrix
+//! instructions have in common.
 //!
-//! Each sum starts with what is in D, goes along K, and is rounded to the nearest f32 at each step. So the results are the same with
-//! and without vector instructions, and in whatever order the sums are worked on.
+//! Each sum starts with what is in D, goes along K, and is rounded to the nearest f32 at each step.
+//! So the results are the same with and without vector instructions, and in whatever order the sums
+//! are worked on.
 
 #![warn(missing_docs)]
 #![expect(
@@ -9,7 +11,8 @@
     reason = "vector instructions are chosen when running, and read and write through pointers"
 )]
 
-/// Adds A * B to D: A has `m` rows of `k` elements, B `k` rows of `n`, D `m` rows of `n`, each row right behind the one before.
+/// Adds A * B to D: A has `m` rows of `k` elements, B `k` rows of `n`, D `m` rows of `n`, each row
+/// right behind the one before.
 ///
 /// # Panics
 ///
@@ -68,8 +71,8 @@ mod avx2 {
     #[target_feature(enable = "avx2,fma")]
     pub(super) fn multiply_add(a: &[f32], b: &[f32], d: &mut [f32], [m, n, k]: [usize; 3]) {
         let mut column = 0;
-        // Eight sums are under way at a time, as many as a multiply-add takes to be done, twice over. A block of B stays in the first
-        // cache for all rows.
+        // Eight sums are under way at a time, as many as a multiply-add takes to be done, twice
+        // over. A block of B stays in the first cache for all rows.
         while column + 2 * LANES <= n {
             let mut row = 0;
             while row + 4 <= m {

@@ -1,5 +1,5 @@
-//! All prices by which passes decide, and all bounds on what they search and copy. Those of the gang
-//! width are in `codegen` (`gang.rs`, `weigh.rs`), where the target is known.
+//! All prices by which passes decide, and all bounds on what they search and copy. Those of the
+//! gang width are in `codegen` (`gang.rs`, `weigh.rs`), where the target is known.
 
 /// A bound on code size: no more than this is copied for one version.
 pub(crate) struct Copied {

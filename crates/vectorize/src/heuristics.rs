@@ -2,8 +2,8 @@
 //! acted.
 //!
 //! Results do not depend on them. `ptxjit dump --after vectorize` prints the counts, and snapshot
-//! tests in `tests/passes/` have, for each heuristic, a kernel in which it must act and one in which
-//! it must not.
+//! tests in `tests/passes/` have, for each heuristic, a kernel in which it must act and one in
+//! which it must not.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Loads, stores and atomic operations on memory that no other thread touches, or that is never written.
+//! Loads, stores and atomic operations on memory that no other thread touches, or that is never
+//! written.
 
 use super::generate::Gen;
 use super::indices;
@@ -20,7 +21,8 @@ pub fn random(g: &mut Gen) -> Node {
     Node::text(text)
 }
 
-/// Register class, suffix of the instruction and size of an element; sub-word types go to wider registers.
+/// Register class, suffix of the instruction and size of an element; sub-word types go to wider
+/// registers.
 pub const INTS: [(char, &str, usize); 10] = [
     ('r', "u8", 1),
     ('r', "s8", 1),

@@ -1,6 +1,7 @@
 //! Device functions and calls of them: direct, through a table, and recursive.
 //!
-//! All functions have one signature: the lanes that call together, how often to call itself, the thread's own memory, and numbers.
+//! All functions have one signature: the lanes that call together, how often to call itself, the
+//! thread's own memory, and numbers.
 
 use std::fmt::Write;
 

@@ -1,7 +1,8 @@
 //! Branches, loops, switches, and ways out of them.
 //!
-//! Where a statement's place says which lanes are there together, so do the places inside: each branch first finds out, by a vote of
-//! the lanes that come to it, who goes where. Loops whose lanes leave and go on in any way have no such mask inside.
+//! Where a statement's place says which lanes are there together, so do the places inside: each
+//! branch first finds out, by a vote of the lanes that come to it, who goes where. Loops whose
+//! lanes leave and go on in any way have no such mask inside.
 
 use super::generate::{Gen, Place};
 use super::tree::Node;
@@ -182,7 +183,8 @@ fn turns(g: &mut Gen) -> (String, String) {
     (format!("    and.b32 {t}, {source}, {mask};\n"), t)
 }
 
-/// A loop with different numbers of turns, whose lanes know each other. Lanes may leave, and then go on, at fixed points.
+/// A loop with different numbers of turns, whose lanes know each other. Lanes may leave, and then
+/// go on, at fixed points.
 fn counted_loop(g: &mut Gen, place: &Place) -> Node {
     let (id, c, p) = (g.id(), g.temp("b32"), g.temp("pred"));
     let (mut head, bound) = turns(g);
@@ -232,7 +234,8 @@ fn vote_out(p: &str, mask: Option<&str>) -> String {
     })
 }
 
-/// A loop that lanes leave from anywhere, also to enclosing loops of this kind, and whose next turn they begin anywhere.
+/// A loop that lanes leave from anywhere, also to enclosing loops of this kind, and whose next turn
+/// they begin anywhere.
 fn free_loop(g: &mut Gen, place: &Place) -> Node {
     let (id, c, p) = (g.id(), g.temp("b32"), g.temp("pred"));
     let (mut head, bound) = turns(g);
@@ -267,7 +270,8 @@ fn irreducible(g: &mut Gen, place: &Place) -> Node {
     inside
         .targets
         .extend([format!("END_{id}"), format!("MIDDLE_{id}")]);
-    // Only the second half may go to the middle again: it must pass the counter. Jumps there could go on for ever.
+    // Only the second half may go to the middle again: it must pass the counter. Jumps there could
+    // go on for ever.
     inside.targets.pop();
     let (a, b) = (g.body(&inside), g.body(&inside));
     Node::text(head).body(a).with(format!("MIDDLE_{id}:\n")).body(b).with(format!(

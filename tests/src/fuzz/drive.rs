@@ -59,7 +59,8 @@ impl std::fmt::Display for Config {
     }
 }
 
-/// The ways to run the program of `seed` with this text. Large programs run at some of the widths: compiling takes most of the time.
+/// The ways to run the program of `seed` with this text. Large programs run at some of the widths:
+/// compiling takes most of the time.
 pub fn configs(seed: u64, ptx: &str) -> Vec<Config> {
     const SMALL: usize = 18_000;
     let jit = |gang, threads, seed| Config {

@@ -1,8 +1,9 @@
-//! Modules at the edges: sizes that overflow, counts by the hundred thousand, names and lines as long as the file, nesting, and
-//! control flow in which everything meets everything.
+//! Modules at the edges: sizes that overflow, counts by the hundred thousand, names and lines as
+//! long as the file, nesting, and control flow in which everything meets everything.
 //!
-//! None of them has a sense, and most are wrong. What they are for is that looking at one takes neither long nor much memory:
-//! each of the shapes below has, or could have, cost the square of its length somewhere.
+//! None of them has a sense, and most are wrong. What they are for is that looking at one takes
+//! neither long nor much memory: each of the shapes below has, or could have, cost the square of
+//! its length somewhere.
 
 use std::fmt::Write;
 

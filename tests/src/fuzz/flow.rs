@@ -16,7 +16,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Blocks that a thread visits before it ends.
 const FUEL: u32 = 300;
 
-/// A module with one kernel of so many blocks. Each thread writes one word to a buffer of as many words as there are threads.
+/// A module with one kernel of so many blocks. Each thread writes one word to a buffer of as many
+/// words as there are threads.
 pub fn text(seed: u64, n_blocks: u32) -> String {
     let mut rng = Rng::new(seed);
     let mut blocks = String::new();
@@ -38,8 +39,8 @@ pub fn text(seed: u64, n_blocks: u32) -> String {
     )
 }
 
-/// Runs the program of a seed in the interpreter and, at a random width, as native code; says what went wrong. No more than so many
-/// blocks.
+/// Runs the program of a seed in the interpreter and, at a random width, as native code; says what
+/// went wrong. No more than so many blocks.
 pub fn check(device: &Device, seed: u64, most_blocks: usize) -> Result<(), String> {
     let mut rng = Rng::new(!seed);
     let n_blocks = 2 + rng.below(most_blocks - 1) as u32;

@@ -43,7 +43,8 @@ const HEADER: &str = ".version 8.6
 /// Where a statement stands: what it may assume about who executes it together.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// A register or constant that holds the lanes of the warp that are here together, if the program knows them.
+    /// A register or constant that holds the lanes of the warp that are here together, if the
+    /// program knows them.
     pub mask: Option<String>,
     /// All threads of the CTA that have not ended come here equally often.
     pub uniform: bool,
@@ -51,7 +52,8 @@ pub struct Place {
     pub depth: usize,
     /// Nesting of loops.
     pub loop_depth: usize,
-    /// Labels that lanes may leave to at any time: ends and next turns of enclosing loops whose lanes are not counted.
+    /// Labels that lanes may leave to at any time: ends and next turns of enclosing loops whose
+    /// lanes are not counted.
     pub targets: Vec<String>,
 }
 
@@ -315,9 +317,11 @@ const PARAMS: &str = "
     .param .u64 p_outi, .param .u64 p_outf, .param .u64 p_outg, .param .u64 p_outq, .param .u64 p_acc,
     .param .u32 p_n, .param .f32 p_x, .param .align 8 .b8 p_arr[32]";
 
-/// What a kernel begins with: numbers of threads, addresses, and something in every register of the pools.
+/// What a kernel begins with: numbers of threads, addresses, and something in every register of the
+/// pools.
 ///
-/// `%gt` is the thread's number in the grid and `%nt` the number of all threads; `%ct` and `%cn` are the same for the CTA.
+/// `%gt` is the thread's number in the grid and `%nt` the number of all threads; `%ct` and `%cn`
+/// are the same for the CTA.
 const KERNEL_HEAD: &str = "    .reg .b32 %a<8>;
     .reg .b64 %b<6>;
     .reg .b32 %u<4>;

@@ -1,12 +1,14 @@
 //! Global accesses whose index is computed in 32 bits and then extended to an address.
 //!
-//! The index starts near a number where 32 bits overflow, so that it wraps in some lanes. The byte offset is compared in 64 bits
-//! with the window that may be touched: the other lanes are masked off, or branch around the access.
+//! The index starts near a number where 32 bits overflow, so that it wraps in some lanes. The byte
+//! offset is compared in 64 bits with the window that may be touched: the other lanes are masked
+//! off, or branch around the access.
 
 use super::access::{INTS, operand, vector};
 use super::generate::Gen;
 
-/// Where the indices start: around the overflow of signed and unsigned numbers, and of those times a few bytes.
+/// Where the indices start: around the overflow of signed and unsigned numbers, and of those times
+/// a few bytes.
 const STARTS: [u32; 10] = [
     0,
     5,
@@ -66,7 +68,8 @@ impl Extension {
     }
 }
 
-/// A predicate that tells whether `offset` is below `limit` (a register or constant), without a sign.
+/// A predicate that tells whether `offset` is below `limit` (a register or constant), without a
+/// sign.
 fn below(g: &mut Gen, offset: &str, limit: &str) -> (String, String) {
     let (p, q) = (g.temp("pred"), g.temp("pred"));
     let text = match g.rng.below(3) {

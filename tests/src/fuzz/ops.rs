@@ -1,10 +1,12 @@
 //! The instructions that only compute, as templates.
 //!
-//! `$=r` is a register to write, `$r` one to read, `$R` a register or a constant. The letter is the pool: `r` 32, `d` 64 and `h` 16
-//! bits, `p` predicates, `f` f32, `g` f64, `q` f16, `v` f16x2. `$k` is a constant below 32, `$l` one below 256. `{z}` is `.ftz` or
-//! nothing, `{rnd}` a rounding, `{ci}`, `{cu}` and `{cf}` are comparisons, `{bool}` combines predicates.
+//! `$=r` is a register to write, `$r` one to read, `$R` a register or a constant. The letter is the
+//! pool: `r` 32, `d` 64 and `h` 16 bits, `p` predicates, `f` f32, `g` f64, `q` f16, `v` f16x2. `$k`
+//! is a constant below 32, `$l` one below 256. `{z}` is `.ftz` or nothing, `{rnd}` a rounding,
+//! `{ci}`, `{cu}` and `{cf}` are comparisons, `{bool}` combines predicates.
 //!
-//! Results are the same everywhere but for the sign and payload of NaNs, which is why floats and integers do not share pools.
+//! Results are the same everywhere but for the sign and payload of NaNs, which is why floats and
+//! integers do not share pools.
 
 use super::rng::Rng;
 

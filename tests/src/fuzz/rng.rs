@@ -1,4 +1,5 @@
-//! The random numbers of the fuzzers: small, fast and the same everywhere, so that a seed names a program for good.
+//! The random numbers of the fuzzers: small, fast and the same everywhere, so that a seed names a
+//! program for good.
 
 /// A SplitMix64 generator.
 #[derive(Clone, Debug)]

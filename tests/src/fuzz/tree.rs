@@ -1,6 +1,8 @@
-//! Random programs as trees whose nodes can be left out one by one, which is how a failing program is made small.
+//! Random programs as trees whose nodes can be left out one by one, which is how a failing program
+//! is made small.
 
-/// A statement: text with bodies in between. Any node of any body can be left out and the program is still valid.
+/// A statement: text with bodies in between. Any node of any body can be left out and the program
+/// is still valid.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
     parts: Vec<Part>,
@@ -65,7 +67,8 @@ pub fn count(nodes: &mut [Node]) -> usize {
         .sum()
 }
 
-/// Leaves out `n` nodes, from the `start`-th on, each with all that is below it. Outer nodes come before inner ones.
+/// Leaves out `n` nodes, from the `start`-th on, each with all that is below it. Outer nodes come
+/// before inner ones.
 pub fn remove(nodes: &mut [Node], start: usize, n: usize) {
     remove_at(nodes, &mut 0, start..start + n);
 }

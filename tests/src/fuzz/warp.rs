@@ -1,4 +1,5 @@
-//! What threads do together: warp operations, barriers, exchange through memory, atomic operations whose order does not show.
+//! What threads do together: warp operations, barriers, exchange through memory, atomic operations
+//! whose order does not show.
 
 use super::generate::{Gen, Place};
 use super::tree::Node;
@@ -270,7 +271,8 @@ fn reduction(g: &mut Gen) -> String {
     )
 }
 
-/// Each thread waits for another one to raise its flag. No barrier: threads must make progress by themselves.
+/// Each thread waits for another one to raise its flag. No barrier: threads must make progress by
+/// themselves.
 fn flags(g: &mut Gen) -> String {
     let (id, k, r, d) = (g.id(), 1 + g.rng.below(40), g.reg('r'), g.reg('r'));
     let [mine, other, seen, data] = std::array::from_fn(|_| g.temp("b32"));

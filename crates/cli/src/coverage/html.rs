@@ -1,8 +1,8 @@
-//! Coverage as pages to look at: a list of files, and for each PTX file a page that shows it beside the sources that it was compiled
-//! from.
+//! Coverage as pages to look at: a list of files, and for each PTX file a page that shows it beside
+//! the sources that it was compiled from.
 //!
-//! The pages need nothing but themselves. States of lines are told by color and by their counts, so that they can be told without
-//! color, too.
+//! The pages need nothing but themselves. States of lines are told by color and by their counts, so
+//! that they can be told without color, too.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

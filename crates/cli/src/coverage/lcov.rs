@@ -1,7 +1,8 @@
 //! Tracefiles of LCOV, as its `geninfo` describes them, for `genhtml` and services that read them.
 //!
-//! `DA` and `FNDA` count threads. Conditions are branches of their line: each is a block of its own, whose branch 0 is the side where the
-//! condition holds. A condition that no thread has come to has `-`.
+//! `DA` and `FNDA` count threads. Conditions are branches of their line: each is a block of its
+//! own, whose branch 0 is the side where the condition holds. A condition that no thread has come
+//! to has `-`.
 
 use std::fmt::Write as _;
 

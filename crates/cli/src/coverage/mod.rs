@@ -1,4 +1,5 @@
-//! `--coverage` and `--profile`: which lines and sides of conditions launches have run, in the formats of others' tools and for people.
+//! `--coverage` and `--profile`: which lines and sides of conditions launches have run, in the
+//! formats of others' tools and for people.
 
 mod html;
 mod json;
@@ -52,7 +53,8 @@ impl FromStr for CoverageArg {
     }
 }
 
-/// What takes what launches run, for what is asked for. What warps do costs more, and only some have a place for it.
+/// What takes what launches run, for what is asked for. What warps do costs more, and only some
+/// have a place for it.
 pub fn collector(exec: &ExecArgs) -> Option<Coverage> {
     let wants_warps = |arg: &CoverageArg| arg.format != CoverageFormat::Lcov;
     match exec.coverage.as_slice() {

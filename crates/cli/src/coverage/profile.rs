@@ -1,4 +1,5 @@
-//! `--profile`: what kernels do and ask of memory, by line, as a table and as JSON. `docs/coverage.md` describes both.
+//! `--profile`: what kernels do and ask of memory, by line, as a table and as JSON.
+//! `docs/coverage.md` describes both.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -143,7 +144,8 @@ struct Run<'a> {
     work: Work,
 }
 
-/// Lines that follow each other, neither access memory nor wait and have the same lanes are one: PTX without `.loc` has many such.
+/// Lines that follow each other, neither access memory nor wait and have the same lanes are one:
+/// PTX without `.loc` has many such.
 fn runs(lines: &[LineProfile]) -> Vec<Run<'_>> {
     let is_plain = |work: &Work| work.traffic == Traffic::default() && work.barriers == 0;
     let mut runs: Vec<Run<'_>> = Vec::new();
@@ -218,7 +220,8 @@ fn short(n: u64) -> String {
     }
 }
 
-/// Rows with columns of equal width, the first to the left. Columns of which only the head is there are left out.
+/// Rows with columns of equal width, the first to the left. Columns of which only the head is there
+/// are left out.
 fn table(rows: &[[String; 10]]) -> String {
     let is_used = |column: &usize| rows.iter().skip(1).any(|row| !row[*column].is_empty());
     let columns: Vec<usize> = (0..HEAD.len()).filter(is_used).collect();

@@ -1,8 +1,10 @@
-//! `--coverage`: counts that follow from the texts of kernels, in every engine and at every gang width.
+//! `--coverage`: counts that follow from the texts of kernels, in every engine and at every gang
+//! width.
 
 use super::{Done, kernel, ptxjit, temp};
 
-/// Of the 40 threads of a CTA, 20 are odd, 5 are low, and ten each run the loop once, twice, three and four times.
+/// Of the 40 threads of a CTA, 20 are odd, 5 are low, and ten each run the loop once, twice, three
+/// and four times.
 const COVER: &str = "
 .version 7.0
 .target sm_80
@@ -224,8 +226,8 @@ fn json_of(name: &str, more: &[&str]) -> serde_json::Value {
 #[test]
 fn warps_and_their_lanes() {
     let found = json_of("warps", &[]);
-    // A CTA has a warp of 32 threads and one of 8, and each goes through the loop four times, once as a whole; all but the last time
-    // some threads leave it.
+    // A CTA has a warp of 32 threads and one of 8, and each goes through the loop four times, once
+    // as a whole; all but the last time some threads leave it.
     let line = line_of(&found, "cover.cu", 19);
     assert_eq!(line["warps"]["executions"], 24);
     assert_eq!(line["warps"]["whole"], 6);
@@ -432,8 +434,9 @@ fn profile_of_accesses() {
     );
     let lines = kernel["lines"].as_array().unwrap();
     let line = |number: u64| lines.iter().find(|it| it["line"] == number).unwrap();
-    // Six warps. Words side by side fill four sectors; one word further they touch five; 128 bytes apart each has its own; one word
-    // for all is one sector. Where eight threads of each CTA load, so does one warp of the two.
+    // Six warps. Words side by side fill four sectors; one word further they touch five; 128 bytes
+    // apart each has its own; one word for all is one sector. Where eight threads of each CTA load,
+    // so does one warp of the two.
     let sectors = [
         (2, 6, 24, 24),
         (3, 6, 30, 24),

@@ -2,7 +2,8 @@
 
 use super::{Done, ptxjit, temp};
 
-/// Threads write their own word of shared memory and read the next one, twice by the same lines of the source.
+/// Threads write their own word of shared memory and read the next one, twice by the same lines of
+/// the source.
 const RACE: &str = "
 .version 7.0
 .target sm_80

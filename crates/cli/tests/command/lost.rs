@@ -1,4 +1,5 @@
-//! Results that cannot be written: on a full disk the command fails, and what was there before stays.
+//! Results that cannot be written: on a full disk the command fails, and what was there before
+//! stays.
 
 use std::fs::{self, File};
 use std::process::{Command, Stdio};

@@ -557,7 +557,8 @@ fn empty_folder(name: &str) -> PathBuf {
     path
 }
 
-/// An empty folder for a cache, where no other user can replace it, whatever the permissions of the checkout.
+/// An empty folder for a cache, where no other user can replace it, whatever the permissions of the
+/// checkout.
 fn cache_folder(name: &str) -> PathBuf {
     let name = format!("ptxjit-command-{}-{name}", std::process::id());
     let path = std::env::temp_dir().join(name);
@@ -656,7 +657,8 @@ fn cache_survives_damage() {
 fn cache_is_shared_by_processes() {
     let cache = cache_folder("cache-shared");
     let (_, result) = cached_saxpy(&cache, &["--no-cache"]);
-    // Code made in a hurry is improved, and stored again, by a thread that the end of its process may cut short.
+    // Code made in a hurry is improved, and stored again, by a thread that the end of its process
+    // may cut short.
     let run = || cached_saxpy(&cache, &["--eager"]).1;
     let results: Vec<String> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(run)).collect();

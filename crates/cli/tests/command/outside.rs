@@ -1,8 +1,9 @@
-//! Case files of strangers: whatever they name, nothing outside of their folder is read and nothing outside of `--out-dir` is
-//! written.
+//! Case files of strangers: whatever they name, nothing outside of their folder is read and nothing
+//! outside of `--out-dir` is written.
 //!
-//! A generator makes case files whose names lead, or try to lead, elsewhere. `cargo test` tries some seeds;
-//! `PTXJIT_FUZZ_SECONDS=600 cargo test -p ptxjit-cli --test command outside` goes on for ten minutes.
+//! A generator makes case files whose names lead, or try to lead, elsewhere. `cargo test` tries
+//! some seeds; `PTXJIT_FUZZ_SECONDS=600 cargo test -p ptxjit-cli --test command outside` goes on
+//! for ten minutes.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,8 +1,10 @@
-//! `--schedule`, `--record`, `--replay`, `--explore`: what was recorded happens again, and files that do not fit are refused.
+//! `--schedule`, `--record`, `--replay`, `--explore`: what was recorded happens again, and files
+//! that do not fit are refused.
 
 use super::{Done, ptxjit, temp};
 
-/// Each thread reads a counter, lets others run, and writes it back one greater: the sum depends on who ran when. `out[0]` is the counter.
+/// Each thread reads a counter, lets others run, and writes it back one greater: the sum depends on
+/// who ran when. `out[0]` is the counter.
 const COUNTER: &str = "
 .version 7.0
 .target sm_80
@@ -18,7 +20,8 @@ const COUNTER: &str = "
 }
 ";
 
-/// The same with an atomic operation on floating-point numbers, of which the order decides the rounding.
+/// The same with an atomic operation on floating-point numbers, of which the order decides the
+/// rounding.
 const SUM: &str = "
 .version 7.0
 .target sm_80

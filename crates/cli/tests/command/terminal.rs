@@ -1,4 +1,5 @@
-//! What a terminal would obey: names of files, folders, kernels and buffers are chosen by strangers.
+//! What a terminal would obey: names of files, folders, kernels and buffers are chosen by
+//! strangers.
 
 use std::fs;
 use std::path::PathBuf;

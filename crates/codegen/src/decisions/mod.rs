@@ -1,6 +1,6 @@
 //! What is decided about a function and its plan before the first CLIF instruction exists: how each
-//! value and each mask is held, what is computed ahead of the nodes, which phases there are, and where
-//! lanes keep their values while they wait. `lower` reads it.
+//! value and each mask is held, what is computed ahead of the nodes, which phases there are, and
+//! where lanes keep their values while they wait. `lower` reads it.
 
 mod counted;
 mod float_values;
@@ -120,8 +120,8 @@ pub(crate) fn of<'a>(inputs: &'a Inputs<'a>) -> (Decisions<'a>, Frame) {
     (decided, frame)
 }
 
-/// Whether an instruction has no effect and reads nothing but its operands, so that it is emitted in
-/// runs with others.
+/// Whether an instruction has no effect and reads nothing but its operands, so that it is emitted
+/// in runs with others.
 pub(crate) fn is_pure(data: &InstData) -> bool {
     if let InstData::ToGeneric { space, .. } | InstData::FromGeneric { space, .. } = data {
         *space != Space::Local

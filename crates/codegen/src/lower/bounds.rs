@@ -1,8 +1,8 @@
 //! The test of an access's address: that it lies in the arena, and is aligned.
 //!
 //! One mask finds both: it has the bits in which no address in the arena differs from the arena's
-//! base, and the low bits that an aligned address has not. Accesses in windows, which are guarded by
-//! unmapped memory, are tested for their low bits alone, and not at all where `multiples` proves
+//! base, and the low bits that an aligned address has not. Accesses in windows, which are guarded
+//! by unmapped memory, are tested for their low bits alone, and not at all where `multiples` proves
 //! that they are aligned.
 
 use cranelift_codegen::ir::condcodes::IntCC;

@@ -1,7 +1,9 @@
-//! Counters of coverage: additions to the worker's table ([`COUNTER_WORDS`]); and notes of accesses for profiles.
+//! Counters of coverage: additions to the worker's table ([`COUNTER_WORDS`]); and notes of accesses
+//! for profiles.
 //!
-//! Lanes that do not run are not counted. Where a gang is a warp, code also counts how often it runs for a warp, and how often
-//! the lanes of one agree; in narrower gangs that would say more about the gang than about the program.
+//! Lanes that do not run are not counted. Where a gang is a warp, code also counts how often it
+//! runs for a warp, and how often the lanes of one agree; in narrower gangs that would say more
+//! about the gang than about the program.
 
 use core::mem::offset_of;
 
@@ -101,7 +103,8 @@ impl Lower<'_, '_> {
         self.b.ins().uextend(types::I64, n)
     }
 
-    /// Whether so many lanes are all threads of the gang: the last warp of a CTA may have fewer than 32.
+    /// Whether so many lanes are all threads of the gang: the last warp of a CTA may have fewer
+    /// than 32.
     fn is_whole_warp(&mut self, n: cl::Value) -> cl::Value {
         let first = self.gang_thread();
         let at = offset_of!(CtaContext, n_threads) as i32;

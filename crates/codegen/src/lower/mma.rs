@@ -43,7 +43,8 @@ impl Role {
         }
     }
 
-    /// Cached fragments: a bound on the frame. What a warp's tile of sums needs, and the factors of a few steps along K.
+    /// Cached fragments: a bound on the frame. What a warp's tile of sums needs, and the factors of
+    /// a few steps along K.
     const fn n_places(self) -> usize {
         match self {
             Role::A => 16,
@@ -169,8 +170,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// A place for a fragment, and whether it holds the fragment already. `busy` are the places that
-    /// the product uses.
+    /// A place for a fragment, and whether it holds the fragment already. `busy` are the places
+    /// that the product uses.
     ///
     /// Only code for whole warps caches fragments.
     fn place_of(

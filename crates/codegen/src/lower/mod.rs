@@ -1,8 +1,8 @@
 //! From a vectorization plan to CLIF.
 //!
 //! The function that comes out is `enter` of the contract in `abi`: a dispatch on the state number,
-//! for each state a loop over gangs, and the kernel's nodes in layout order. How values and masks are
-//! held was decided before (`decisions`). Each file holds one concern:
+//! for each state a loop over gangs, and the kernel's nodes in layout order. How values and masks
+//! are held was decided before (`decisions`). Each file holds one concern:
 //!
 //! * `values`: scalars, affine values and vectors; `subword`: vectors of narrow lanes
 //! * `invariants`: what is computed once per CTA or gang
@@ -13,7 +13,8 @@
 //! * `memory`, `stores`, `speculated`, `subword_access`, `gathers`, `packing`, `stubs`: accesses;
 //!   `address`, `wrapped_index`: their addresses; `atomics`, `updates`, `cas_loops`, `privatize`
 //! * `special`: special registers, windows, builtins, the dynamic stack; `warp`: warp operations
-//! * `gangs`: the loops over gangs; `waits`: suspending and resuming; `stop_states`: where gangs have
+//! * `gangs`: the loops over gangs; `waits`: suspending and resuming; `stop_states`: where gangs
+//!   have
 //!   stopped; `shadow_frame`: saving some lanes
 //! * `count`: counters of coverage
 //! * `versions`: nodes for whole gangs; `single_lane`: for one lane; `lane_loop`: for one lane

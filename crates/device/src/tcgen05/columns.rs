@@ -30,7 +30,8 @@ impl ZeroColumns {
         }
         let mut zeros = Vec::new();
         let parts = 128 / shape.m.clamp(32, 128);
-        // A mask of its own for each part of the columns: runs of zeros and of ones by turns, without what comes before the start.
+        // A mask of its own for each part of the columns: runs of zeros and of ones by turns,
+        // without what comes before the start.
         for part in (0..parts).filter(|_| field(39, 1) == 1) {
             let (start, mut is_zero) = (field(8 * part, 8), field(32 + part, 1) == 1);
             let mut run = Vec::new();

@@ -1,4 +1,5 @@
-//! From shared to tensor memory, and within tensor memory. PTX ISA, "tcgen05.cp" and "tcgen05.shift".
+//! From shared to tensor memory, and within tensor memory. PTX ISA, "tcgen05.cp" and
+//! "tcgen05.shift".
 
 use ptxjit_ir::{CopyShape, Unpack};
 
@@ -69,7 +70,8 @@ pub(super) fn copy(
     Ok(())
 }
 
-/// Sixteen elements in bytes: those of four bits in bits 2 to 5, those of six in bits 1 to 6. PTX ISA, "Optional Decompression".
+/// Sixteen elements in bytes: those of four bits in bits 2 to 5, those of six in bits 1 to 6. PTX
+/// ISA, "Optional Decompression".
 fn unpacked(unpack: Unpack, unit: [u8; UNIT]) -> [u8; UNIT] {
     let bits = u128::from_le_bytes(unit);
     let (width, shift) = match unpack {
@@ -79,7 +81,8 @@ fn unpacked(unpack: Unpack, unit: [u8; UNIT]) -> [u8; UNIT] {
     std::array::from_fn(|n| ((bits >> (n * width)) as u8 & ((1 << width) - 1)) << shift)
 }
 
-/// `tcgen05.shift` in one CTA: 32 bytes of each lane go to the lane before, in each warp's quarter, whose last lane keeps its own.
+/// `tcgen05.shift` in one CTA: 32 bytes of each lane go to the lane before, in each warp's quarter,
+/// whose last lane keeps its own.
 pub(super) fn shift(memory: &mut TensorMemory, address: u32) -> Result<(), Fault> {
     const CELLS: usize = 8;
     let (lane, column) = (address >> 16, address & 0xffff);

@@ -28,8 +28,8 @@ pub(super) fn decode_units(fmt: MatrixFmt, bytes: &[u8], out: &mut [f32]) {
     }
 }
 
-/// The elements of a unit of shared memory. Those of 4 or 6 bits are contiguous, with padding behind them, unless the kind
-/// packs them.
+/// The elements of a unit of shared memory. Those of 4 or 6 bits are contiguous, with padding
+/// behind them, unless the kind packs them.
 fn decode_unit(fmt: MatrixFmt, unit: &[u8; UNIT], out: &mut [f32]) {
     match fmt {
         MatrixFmt::F16 | MatrixFmt::Bf16 => {

@@ -1,5 +1,5 @@
-//! Matrices in shared memory: descriptors, and where the elements are. PTX ISA, "Shared memory descriptor", "Canonical Layouts" and
-//! "Shared Memory Layout and Swizzling".
+//! Matrices in shared memory: descriptors, and where the elements are. PTX ISA, "Shared memory
+//! descriptor", "Canonical Layouts" and "Shared Memory Layout and Swizzling".
 
 use crate::Fault;
 
@@ -50,7 +50,8 @@ pub(super) struct Descriptor {
 }
 
 impl Descriptor {
-    /// Reads a descriptor of `what`. `absolute` says whether the target has addresses in place of the leading dimension's offset.
+    /// Reads a descriptor of `what`. `absolute` says whether the target has addresses in place of
+    /// the leading dimension's offset.
     pub(super) fn decode(bits: u64, absolute: bool, what: &str) -> Result<Descriptor, Fault> {
         let refuse =
             |why: String| Fault::refused(format!("the descriptor {bits:#018x} of {what}: {why}"));
@@ -95,8 +96,8 @@ impl Descriptor {
         self.is_absolute
     }
 
-    /// The offset of a unit in shared memory: along K, that of row `outer` and unit `inner`; else, that of unit `outer` along M or N
-    /// and of `inner` along K.
+    /// The offset of a unit in shared memory: along K, that of row `outer` and unit `inner`; else,
+    /// that of unit `outer` along M or N and of `inner` along K.
     pub(super) fn unit(&self, major: Major, outer: usize, inner: usize) -> usize {
         let row = self.swizzle.row();
         let offset = match (major, self.swizzle) {

@@ -1,5 +1,5 @@
-//! The tensor memory of a CTA: its cells, and which columns are allocated. PTX ISA, "Tensor Memory" and "tcgen05.alloc,
-//! tcgen05.dealloc, tcgen05.relinquish_alloc_permit".
+//! The tensor memory of a CTA: its cells, and which columns are allocated. PTX ISA, "Tensor Memory"
+//! and "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit".
 
 use std::fmt;
 
@@ -13,8 +13,8 @@ pub const LANES: usize = 128;
 pub const COLUMNS: usize = 512;
 /// Columns are allocated by so many.
 const UNIT: u32 = 32;
-/// Attempts to allocate, with no column given back between them, before the allocation counts as one that can never be met. In each,
-/// all other threads of the CTA have run as far as they could.
+/// Attempts to allocate, with no column given back between them, before the allocation counts as
+/// one that can never be met. In each, all other threads of the CTA have run as far as they could.
 const PATIENCE: u32 = 1 << 14;
 
 /// Who executed an instruction, for reports.
@@ -43,7 +43,8 @@ pub(super) struct Allocation {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Leak {
     allocation: Allocation,
-    /// The CTA that ends is the peer of the one that has allocated them in both, and has not executed its part of that.
+    /// The CTA that ends is the peer of the one that has allocated them in both, and has not
+    /// executed its part of that.
     is_offered: bool,
 }
 
@@ -73,9 +74,11 @@ pub struct TensorMemory {
     /// By lanes.
     cells: Vec<u32>,
     live: Vec<Allocation>,
-    /// Columns here that the peer has chosen for an allocation in both CTAs, of which this one has not executed its part.
+    /// Columns here that the peer has chosen for an allocation in both CTAs, of which this one has
+    /// not executed its part.
     offered: Option<Allocation>,
-    /// Columns here that this CTA has chosen for an allocation in both, and which are allocated when the peer has executed its part.
+    /// Columns here that this CTA has chosen for an allocation in both, and which are allocated
+    /// when the peer has executed its part.
     asked: Option<Allocation>,
     /// The peer has executed its part of what was asked.
     is_joined: bool,
@@ -240,8 +243,8 @@ impl TensorMemory {
         }
     }
 
-    /// The same columns in two CTAs, both of which execute this: the first chooses the columns and waits, the second takes what has
-    /// been chosen. None while the CTA must wait.
+    /// The same columns in two CTAs, both of which execute this: the first chooses the columns and
+    /// waits, the second takes what has been chosen. None while the CTA must wait.
     pub(super) fn allocate_pair(
         &mut self,
         peer: &mut TensorMemory,

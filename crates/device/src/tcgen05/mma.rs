@@ -1,9 +1,9 @@
-//! `tcgen05.mma`: D = A * B + D, with D in tensor memory, A there or in shared memory, and B in shared memory. PTX ISA, "TensorCore
-//! 5th Generation Matrix Multiply and accumulate Operations".
+//! `tcgen05.mma`: D = A * B + D, with D in tensor memory, A there or in shared memory, and B in
+//! shared memory. PTX ISA, "TensorCore 5th Generation Matrix Multiply and accumulate Operations".
 //!
-//! Each element of D starts with its old value, or zero, goes along K, and is rounded to the nearest f32 at each step, as in the other
-//! products; factors of blocks are multiplied with the elements without rounding. Of integers the sum is exact and is wrapped or clamped
-//! once.
+//! Each element of D starts with its old value, or zero, goes along K, and is rounded to the
+//! nearest f32 at each step, as in the other products; factors of blocks are multiplied with the
+//! elements without rounding. Of integers the sum is exact and is wrapped or clamped once.
 
 use ptxjit_ir::{Convert, NumFmt, SumFmt, TensorMma, eval};
 
@@ -252,7 +252,8 @@ impl Product<'_> {
         Ok(a)
     }
 
-    /// B by its rows, from the column `shift` on: half of it from the shared memory of each CTA of a pair.
+    /// B by its rows, from the column `shift` on: half of it from the shared memory of each CTA of
+    /// a pair.
     fn b(&self, ctas: &Ctas<'_>, shift: usize) -> Result<Matrix, Fault> {
         const WHAT: &str = "B of `tcgen05.mma`";
         let Shape {
@@ -349,7 +350,8 @@ impl Product<'_> {
         d
     }
 
-    /// Calls `f` with each row of D, a range of its columns, and the CTA and the lane that hold these.
+    /// Calls `f` with each row of D, a range of its columns, and the CTA and the lane that hold
+    /// these.
     fn each_part(&self, mut f: impl FnMut(usize, std::ops::Range<usize>, (usize, usize))) {
         let parts = self.shape.layout.parts();
         let columns = self.shape.n / parts;
@@ -390,7 +392,8 @@ impl Product<'_> {
         });
     }
 
-    /// The sum of an integer and products, which are a whole number that f32 has exactly: at most 64 products of 16 bits.
+    /// The sum of an integer and products, which are a whole number that f32 has exactly: at most
+    /// 64 products of 16 bits.
     fn integer(&self, old: u32, products: f32) -> u32 {
         let old = if self.operands.adds_d { old as i32 } else { 0 };
         let products = products as i32;
@@ -435,8 +438,8 @@ impl Product<'_> {
             narrow(wide_b, b);
             return add(a, b, d);
         }
-        // The sum of f64 is rounded twice, which makes no difference: a product has 16 bits, so what the first rounding cuts off is
-        // too far from the middle between two f32.
+        // The sum of f64 is rounded twice, which makes no difference: a product has 16 bits, so
+        // what the first rounding cuts off is too far from the middle between two f32.
         for (row, sums) in d.elements.chunks_exact_mut(columns).enumerate() {
             for (k_idx, a) in wide_a[row * k..][..k].iter().enumerate() {
                 for (sum, b) in sums.iter_mut().zip(&wide_b[k_idx * columns..]) {
@@ -446,8 +449,8 @@ impl Product<'_> {
         }
     }
 
-    /// Groups of lanes that hold the factors of A, or of B, each of a part: in one layout the second half of the columns is worked on
-    /// where the upper lanes are.
+    /// Groups of lanes that hold the factors of A, or of B, each of a part: in one layout the
+    /// second half of the columns is worked on where the upper lanes are.
     fn halves(&self, of_a: bool) -> usize {
         if !of_a && self.shape.layout == Layout::B {
             2
@@ -456,7 +459,8 @@ impl Product<'_> {
         }
     }
 
-    /// The factors of all rows of A, or of all columns of B. PTX ISA, "Scale Factor A ID", "Scale Factor B ID".
+    /// The factors of all rows of A, or of all columns of B. PTX ISA, "Scale Factor A ID", "Scale
+    /// Factor B ID".
     fn factors(&self, ctas: &Ctas<'_>, factors: Factors, of_a: bool) -> Vec<f64> {
         let (count, place, id) = match of_a {
             true => (self.shape.m, self.operands.factors[0], factors.a_id),

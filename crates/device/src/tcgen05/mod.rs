@@ -1,11 +1,13 @@
 //! Tensor memory and what works on it. PTX ISA, "TensorCore 5th Generation Family Instructions".
 //!
-//! All operations are complete when they have been issued, which is one of the orders that the ISA allows: then nothing is left to
-//! wait for.
+//! All operations are complete when they have been issued, which is one of the orders that the ISA
+//! allows: then nothing is left to wait for.
 //!
-//! * [`memory`] has the cells and what is allocated of them, [`registers`] loads and stores them, [`copy`] fills them from shared
+//! * [`memory`] has the cells and what is allocated of them, [`registers`] loads and stores them,
+//!   [`copy`] fills them from shared
 //!   memory and moves them.
-//! * [`mma`] multiplies; [`shape`] reads instruction descriptors, [`matrix`] descriptors of matrices in shared memory, [`stored`] these
+//! * [`mma`] multiplies; [`shape`] reads instruction descriptors, [`matrix`] descriptors of
+//!   matrices in shared memory, [`stored`] these
 //!   matrices, [`elements`] what they consist of, [`columns`] masks of columns.
 
 mod columns;
@@ -132,7 +134,8 @@ fn with_memory<T>(
     done
 }
 
-/// Tensor and shared memory of the CTAs that an operation works on: that of the thread, or a pair, the even one first.
+/// Tensor and shared memory of the CTAs that an operation works on: that of the thread, or a pair,
+/// the even one first.
 struct Ctas<'a> {
     memories: &'a mut [Box<TensorMemory>],
     shared: Vec<&'a [u8]>,

@@ -1,7 +1,7 @@
 //! Between registers of a warp and tensor memory. PTX ISA, "tcgen05.ld" and "tcgen05.st".
 //!
-//! A warp accesses a quarter of the lanes: those that its number modulo 4 says. Of the lane in an address only the place in that
-//! quarter counts.
+//! A warp accesses a quarter of the lanes: those that its number modulo 4 says. Of the lane in an
+//! address only the place in that quarter counts.
 
 use ptxjit_ir::{RegisterAccess, RegisterShape};
 

@@ -1,5 +1,5 @@
-//! What the instruction descriptor of a product says, and where its matrices lie in tensor memory. PTX ISA, "Instruction
-//! descriptor", "Matrix Shape" and "Data Path Layout Organization".
+//! What the instruction descriptor of a product says, and where its matrices lie in tensor memory.
+//! PTX ISA, "Instruction descriptor", "Matrix Shape" and "Data Path Layout Organization".
 
 use ptxjit_ir::{BlockScale, MatrixFmt, MmaKind, NumFmt, SumFmt, TensorMma};
 

@@ -49,8 +49,8 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// What a CTA has of rows of A or columns of B, `k` elements each: by these, or by rows along K if their elements do not lie side
-    /// by side.
+    /// What a CTA has of rows of A or columns of B, `k` elements each: by these, or by rows along K
+    /// if their elements do not lie side by side.
     pub(super) fn read(
         &self,
         shared: &[u8],

@@ -1,7 +1,8 @@
-//! Directions from the centre of a cube to places on its faces. CUDA C++ Programming Guide, "Cubemap Textures".
+//! Directions from the centre of a cube to places on its faces. CUDA C++ Programming Guide,
+//! "Cubemap Textures".
 
-/// The face (+x, -x, +y, -y, +z, -z) that a direction meets, with the coordinate of greatest magnitude and the two others in the
-/// directions of the face.
+/// The face (+x, -x, +y, -y, +z, -z) that a direction meets, with the coordinate of greatest
+/// magnitude and the two others in the directions of the face.
 fn major(direction: [f64; 3]) -> (u32, f64, [f64; 2]) {
     let [s, t, r] = direction;
     let [size_s, size_t, size_r] = direction.map(f64::abs);
@@ -24,8 +25,8 @@ fn major(direction: [f64; 3]) -> (u32, f64, [f64; 2]) {
     }
 }
 
-/// The face that a direction meets, and where: both coordinates from 0 to 1. A direction that is none meets the middle of
-/// the first.
+/// The face that a direction meets, and where: both coordinates from 0 to 1. A direction that is
+/// none meets the middle of the first.
 pub(super) fn face(direction: [f64; 3]) -> (u32, [f64; 2]) {
     let (face, length, place) = major(direction);
     let scale = |place: f64| (place / length + 1.0) / 2.0;

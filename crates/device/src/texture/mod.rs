@@ -1,10 +1,12 @@
-//! Textures, samplers and surfaces: what instructions do with them. PTX ISA, "Texture Instructions" and "Surface
-//! Instructions".
+//! Textures, samplers and surfaces: what instructions do with them. PTX ISA, "Texture Instructions"
+//! and "Surface Instructions".
 //!
-//! A program names an object by its handle, or by the address of an opaque variable in which the handle lies. [`Registry`] has the
-//! objects; they describe images in global memory, and nothing of them is in memory that kernels can change.
+//! A program names an object by its handle, or by the address of an opaque variable in which the
+//! handle lies. [`Registry`] has the objects; they describe images in global memory, and nothing of
+//! them is in memory that kernels can change.
 //!
-//! Reads of textures are worked out for [`LANES`] threads at once ([`fetch_lanes`]), for one thread with one of them in use.
+//! Reads of textures are worked out for [`LANES`] threads at once ([`fetch_lanes`]), for one thread
+//! with one of them in use.
 
 mod cube;
 mod object;
@@ -184,7 +186,8 @@ impl Bound {
     }
 }
 
-/// Whether an image of a shape can be read or accessed by instructions for a geometry. Faces of cubes are layers, too.
+/// Whether an image of a shape can be read or accessed by instructions for a geometry. Faces of
+/// cubes are layers, too.
 pub(crate) fn fits(geometry: ptxjit_ir::Geometry, shape: Shape) -> bool {
     use ptxjit_ir::Geometry;
     match geometry {
@@ -215,8 +218,9 @@ fn check_fits(fetch: &Fetch, texture: &Texture) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Reads for [`LANES`] threads: `args` are the operands behind the handles, `live` the threads that take part, and `open` gives the
-/// memory of a level. Gives [`TextureOp::results`], the others unspecified.
+/// Reads for [`LANES`] threads: `args` are the operands behind the handles, `live` the threads that
+/// take part, and `open` gives the memory of a level. Gives [`TextureOp::results`], the others
+/// unspecified.
 #[inline(always)]
 pub fn fetch_lanes<T: Texels>(
     fetch: &Fetch,

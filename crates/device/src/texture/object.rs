@@ -1,5 +1,5 @@
-//! Textures, surfaces and samplers as descriptions: where images lie, what their elements are, and how
-//! a texture is sampled.
+//! Textures, surfaces and samplers as descriptions: where images lie, what their elements are, and
+//! how a texture is sampled.
 
 use std::fmt;
 
@@ -125,7 +125,8 @@ impl Shape {
 pub enum Resource {
     /// An array of its own.
     Array,
-    /// Elements side by side in linear memory: read at integer coordinates only, with zeros outside.
+    /// Elements side by side in linear memory: read at integer coordinates only, with zeros
+    /// outside.
     Linear,
     /// Rows of linear memory.
     Pitch,
@@ -239,7 +240,8 @@ pub struct Sampler {
     pub mip_clamp: [f32; 2],
     /// The border color.
     pub border: [f32; 4],
-    /// Coordinates are fractions of the size. Of a sampler of its own: false overrides what the texture says.
+    /// Coordinates are fractions of the size. Of a sampler of its own: false overrides what the
+    /// texture says.
     pub normalized: bool,
 }
 

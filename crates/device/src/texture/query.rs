@@ -6,7 +6,8 @@ use super::object::{ChannelType, Image, Object, Resource, Sampler, Shape, Surfac
 use super::{Found, sampler_of};
 use crate::Fault;
 
-/// The answer of `txq`; sampling fields are those of a sampler or, in the unified mode, of the texture.
+/// The answer of `txq`; sampling fields are those of a sampler or, in the unified mode, of the
+/// texture.
 pub(super) fn answer(found: &Found, query: ImageQuery, level: Option<u32>) -> Result<u32, Fault> {
     match query {
         ImageQuery::AddressMode(_) | ImageQuery::FilterMode | ImageQuery::ForceUnnormalized => {
@@ -86,7 +87,8 @@ fn of_image(
     })
 }
 
-/// The number of OpenCL for a type of channel. PTX ISA, "Channel Data Type and Channel Order Fields".
+/// The number of OpenCL for a type of channel. PTX ISA, "Channel Data Type and Channel Order
+/// Fields".
 fn data_type(dtype: ChannelType, is_fraction: bool) -> u32 {
     match dtype {
         ChannelType::I8 if is_fraction => 0x10d0,

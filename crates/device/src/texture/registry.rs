@@ -11,8 +11,8 @@ use super::object::Object;
 #[derive(Debug, Default)]
 pub struct Registry {
     objects: RwLock<HashMap<u64, Arc<Object>>>,
-    /// Another number after each change, and one that no other registry has, so that what was looked up can be kept until
-    /// something changes.
+    /// Another number after each change, and one that no other registry has, so that what was
+    /// looked up can be kept until something changes.
     epoch: AtomicU64,
 }
 
@@ -24,7 +24,8 @@ thread_local! {
 /// No user address has these bits, so no handle is taken for the address of an opaque variable.
 const MAGIC: u64 = 0x7e0b << 48;
 
-/// Handles are told apart in the whole process: one of another device means nothing, instead of another object.
+/// Handles are told apart in the whole process: one of another device means nothing, instead of
+/// another object.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 impl Registry {

@@ -1,8 +1,9 @@
 //! Reads of textures: from coordinates to elements, and mixtures of them.
 //!
-//! The formulas are those of the CUDA C++ Programming Guide, "Texture Fetching": with `linear`, the elements around `x - 0.5` are
-//! mixed by weights of 8 bits of fraction; address modes apply to the elements found so. All of it is worked out for
-//! [`LANES`] threads at once, each step for all of them, in double precision, in which products of floats and sizes are exact.
+//! The formulas are those of the CUDA C++ Programming Guide, "Texture Fetching": with `linear`, the
+//! elements around `x - 0.5` are mixed by weights of 8 bits of fraction; address modes apply to the
+//! elements found so. All of it is worked out for [`LANES`] threads at once, each step for all of
+//! them, in double precision, in which products of floats and sizes are exact.
 
 use ptxjit_ir::{Fetch, Lod};
 
@@ -51,7 +52,8 @@ impl Site<'_> {
         &self.texture.image
     }
 
-    /// Reads for all lanes. `args` are the operands behind the handles; `open` gives the memory of a level.
+    /// Reads for all lanes. `args` are the operands behind the handles; `open` gives the memory of
+    /// a level.
     #[inline(always)]
     pub(super) fn read<T: Texels>(
         &self,
@@ -190,7 +192,8 @@ impl Site<'_> {
         }
     }
 
-    /// The level of detail at which neighbours are one element apart: by the longer of the two derivatives.
+    /// The level of detail at which neighbours are one element apart: by the longer of the two
+    /// derivatives.
     fn gradient_lod(&self, args: &[Words], lane: usize) -> f64 {
         let geometry = self.fetch.geometry;
         let n_axes = geometry.n_axes();
@@ -458,7 +461,8 @@ fn to_index(place: f64) -> i32 {
     (hold(place) + SHIFT).to_bits() as i32
 }
 
-/// The remainder, never negative. The quotient of numbers this small, rounded, is below an integer only if the exact one is.
+/// The remainder, never negative. The quotient of numbers this small, rounded, is below an integer
+/// only if the exact one is.
 #[inline(always)]
 fn remainder(index: i32, n: i32) -> u32 {
     let (index, n) = (f64::from(index), f64::from(n));

@@ -11,7 +11,8 @@ pub(crate) type Words = [u32; LANES];
 /// The four channels of an element, for each lane.
 pub(crate) type Colors = [Words; 4];
 
-/// Memory of one level of an image, by offsets from its first element. All offsets asked for lie inside.
+/// Memory of one level of an image, by offsets from its first element. All offsets asked for lie
+/// inside.
 pub trait Texels {
     /// A byte.
     fn byte(&mut self, offset: u64) -> u8;
@@ -31,8 +32,8 @@ pub(super) fn absent(texture: &Texture) -> Colors {
     [[0; LANES], [0; LANES], [0; LANES], [one; LANES]]
 }
 
-/// Reads an element for each lane, from offsets that lie inside. Channels that the image does not have are left
-/// as they are.
+/// Reads an element for each lane, from offsets that lie inside. Channels that the image does not
+/// have are left as they are.
 #[inline(always)]
 pub(super) fn load(
     texture: &Texture,
@@ -131,7 +132,8 @@ pub(crate) fn float_to_half(bits: u32) -> u16 {
         return sign | 0x7c00;
     }
     if magnitude < 0x3880_0000 {
-        // Subnormal: the sum with a power of two leaves multiples of 2^-24, rounded as the processor rounds.
+        // Subnormal: the sum with a power of two leaves multiples of 2^-24, rounded as the
+        // processor rounds.
         let shifted = f32::from_bits(magnitude) + 0.5;
         return sign | (shifted.to_bits() - 0.5f32.to_bits()) as u16;
     }

@@ -37,7 +37,8 @@ pub fn render(diagnostic: &Diagnostic, source: &Source, color: bool) -> String {
     renderer.render(&[group])
 }
 
-/// Positions of the labels, in groups that are near each other in one file; that of the first label is first.
+/// Positions of the labels, in groups that are near each other in one file; that of the first label
+/// is first.
 fn clusters(diagnostic: &Diagnostic, source: &Source) -> Vec<Vec<usize>> {
     let lines = |idx: &usize| excerpt::lines_of(diagnostic.labels[*idx].span, source);
     let mut order: Vec<usize> = (0..diagnostic.labels.len()).collect();

@@ -1,5 +1,6 @@
-//! Addresses: conversion between spaces, tests of a space, and memory on the stack. PTX ISA, "Data Movement and Conversion
-//! Instructions: cvta, isspacep, mapa, getctarank" and "Stack Manipulation Instructions".
+//! Addresses: conversion between spaces, tests of a space, and memory on the stack. PTX ISA, "Data
+//! Movement and Conversion Instructions: cvta, isspacep, mapa, getctarank" and "Stack Manipulation
+//! Instructions".
 
 use ptxjit_ir::{CTA_SHIFT, InstData, IntBinaryOp, MAX_CLUSTER, Space, Type, Value};
 
@@ -219,7 +220,8 @@ fn cluster_address<'m>(
     Ok(t.ins(InstData::FromGeneric { space, arg }, Type::B64))
 }
 
-/// The same place in the shared memory of another CTA. A rank that no cluster has leads to where no memory is.
+/// The same place in the shared memory of another CTA. A rank that no cluster has leads to where no
+/// memory is.
 fn mapa<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let addr = cluster_address(t, inst, 1)?;
     let rank = t.src(inst, 2)?;

@@ -299,8 +299,8 @@ fn exchange_128<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagn
     for n in 2..3 + usize::from(compares) {
         args.extend(t.src_elems(inst, n)?.into_iter().flatten());
     }
-    // All memory operations of the IR stay in their order around an operation of the device, so that no ordering that can be
-    // written is stronger.
+    // All memory operations of the IR stay in their order around an operation of the device, so
+    // that no ordering that can be written is stronger.
     let op = DeviceOp::Exchange128 { compares };
     let results = op.results();
     let old = t.ins_multi(InstData::Device { op, args }, &results);

@@ -1,5 +1,5 @@
-//! Bulk copies, tensor copies, tensor maps and cluster launch control. PTX ISA, "Data Movement and Conversion Instructions:
-//! cp.async.bulk" and following.
+//! Bulk copies, tensor copies, tensor maps and cluster launch control. PTX ISA, "Data Movement and
+//! Conversion Instructions: cp.async.bulk" and following.
 
 use crate::ast::{Operand, OperandKind};
 use crate::diag::Diagnostic;
@@ -391,7 +391,8 @@ fn is_im2col(inst: &Inst<'_>) -> bool {
     .is_some()
 }
 
-/// `[tensorMap, {coordinates}]`, with as many coordinates as dimensions (five for gather and scatter).
+/// `[tensorMap, {coordinates}]`, with as many coordinates as dimensions (five for gather and
+/// scatter).
 fn check_tensor<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, n: usize) -> Result<(), Diagnostic> {
     let Some(operand) = inst.operand(n) else {
         return Ok(());

@@ -1,4 +1,5 @@
-//! How bulk copies are done: word by word, by the thread that asks for them, when it does so. Then nobody need wait for their groups.
+//! How bulk copies are done: word by word, by the thread that asks for them, when it does so. Then
+//! nobody need wait for their groups.
 
 use ptxjit_ir::{
     AtomicFmt, AtomicOp, CompareOp, InstData, IntBinaryOp, MarkOp, MemSem, Scope, Space, Type,

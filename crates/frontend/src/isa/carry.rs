@@ -1,8 +1,10 @@
-//! Extended-precision arithmetic with the carry flag: PTX ISA, "Extended-Precision Integer Arithmetic Instructions".
+//! Extended-precision arithmetic with the carry flag: PTX ISA, "Extended-Precision Integer
+//! Arithmetic Instructions".
 //!
-//! CC.CF is the carry out of an adder, in unsigned arithmetic for all types, and a subtraction adds the complement: its flag is
-//! 0 for a borrow. The ISA's text leaves open how `subc` and `addc` mix; the 128-bit division that NVIDIA's compilers emit
-//! reads the flag of `subc.cc` with `addc` and counts on this.
+//! CC.CF is the carry out of an adder, in unsigned arithmetic for all types, and a subtraction adds
+//! the complement: its flag is 0 for a borrow. The ISA's text leaves open how `subc` and `addc`
+//! mix; the 128-bit division that NVIDIA's compilers emit reads the flag of `subc.cc` with `addc`
+//! and counts on this.
 
 use ptxjit_ir::{CompareOp, IntBinaryOp, IntUnaryOp, Type, Value};
 
@@ -20,7 +22,8 @@ const GATES_MAD: &[Gate] = &[since(3, 0, 20), since(4, 3, 20).types(&[U64, S64])
 const GATES_PLAIN: &[Gate] = &[since(1, 2, 0)];
 const GATES_PLAIN_MAD: &[Gate] = &[since(3, 0, 20)];
 
-/// The rows of this chapter. Without `.cc`, ptxas takes 16-bit types and `.sat` as well, which the ISA does not list.
+/// The rows of this chapter. Without `.cc`, ptxas takes 16-bit types and `.sat` as well, which the
+/// ISA does not list.
 pub const TABLE: &[InstDesc] = &[
     inst("add", &[D, A, B], add)
         .types(&[INT32_64])

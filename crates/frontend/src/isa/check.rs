@@ -1,7 +1,8 @@
 //! Comparing an instruction with the rows of its opcode.
 //!
-//! The first row that fits decides. If none fits, the row that comes nearest is the one whose mismatch is reported: modifiers
-//! first, then types, then the number of operands. Of the row that fits the gates and the operands are checked next.
+//! The first row that fits decides. If none fits, the row that comes nearest is the one whose
+//! mismatch is reported: modifiers first, then types, then the number of operands. Of the row that
+//! fits the gates and the operands are checked next.
 
 use smallvec::SmallVec;
 
@@ -337,8 +338,9 @@ fn take_one(group: &[Mod], rest: &mut ModSet) -> Option<Mismatch> {
     None
 }
 
-/// How far a row is from fitting. A wrong type weighs more than a wrong modifier, so that the modifier is blamed where some row
-/// has the type; a modifier that belongs to the name of another form weighs as much.
+/// How far a row is from fitting. A wrong type weighs more than a wrong modifier, so that the
+/// modifier is blamed where some row has the type; a modifier that belongs to the name of another
+/// form weighs as much.
 fn distance(
     candidates: &[&InstDesc],
     row: &InstDesc,

@@ -1,5 +1,6 @@
-//! What threads do to the shared memory of other CTAs of their cluster beside plain accesses, and the control of its launch. PTX
-//! ISA, "st.async", "red.async" and "clusterlaunchcontrol.try_cancel". All is done when it is asked for.
+//! What threads do to the shared memory of other CTAs of their cluster beside plain accesses, and
+//! the control of its launch. PTX ISA, "st.async", "red.async" and
+//! "clusterlaunchcontrol.try_cancel". All is done when it is asked for.
 
 use ptxjit_ir::{
     CTA_SHIFT, CompareOp, InstData, IntBinaryOp, MAX_CLUSTER, Space, SpecialReg, Type, Value,
@@ -15,7 +16,8 @@ use super::memory::st;
 use super::modifiers::Mod;
 use super::operands::vector_length;
 
-/// The place in another CTA's shared memory that corresponds to one in any CTA's; that memory begins at `part` of the window.
+/// The place in another CTA's shared memory that corresponds to one in any CTA's; that memory
+/// begins at `part` of the window.
 pub(super) fn in_cta(t: &mut Translator<'_>, addr: Value, part: Value) -> Value {
     let ty = t.value_ty(addr);
     let low = t.iconst(ty, (1 << CTA_SHIFT) - 1);
@@ -24,7 +26,8 @@ pub(super) fn in_cta(t: &mut Translator<'_>, addr: Value, part: Value) -> Value 
     t.binary(IntBinaryOp::Add, offset, part)
 }
 
-/// Calls `body` for the CTAs whose bits are set in a mask, with the begin of their memory in the window.
+/// Calls `body` for the CTAs whose bits are set in a mask, with the begin of their memory in the
+/// window.
 pub(super) fn each_cta(
     t: &mut Translator<'_>,
     mask: Value,
@@ -73,7 +76,8 @@ pub(super) fn reduce_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Resul
 /// Bytes of a response of `clusterlaunchcontrol.try_cancel`.
 const RESPONSE_BYTES: u32 = 16;
 
-/// Requests to take over a cluster that was not launched yet. They fail, as they may at any time: every cluster is launched.
+/// Requests to take over a cluster that was not launched yet. They fail, as they may at any time:
+/// every cluster is launched.
 pub(super) fn try_cancel<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let (_, mut to, offset) = place(t, inst, 0, Space::Shared)?;
     if !inst.has(Mod::SharedCta) {
@@ -102,8 +106,8 @@ pub(super) fn try_cancel<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<
     })
 }
 
-/// The halves of a response: `%ctaid.x` in the low word, then 16 bits each of `%ctaid.y` and `%ctaid.z`, then a bit that says
-/// whether the request was granted.
+/// The halves of a response: `%ctaid.x` in the low word, then 16 bits each of `%ctaid.y` and
+/// `%ctaid.z`, then a bit that says whether the request was granted.
 fn response<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<[Value; 2], Diagnostic> {
     match t.src_elems(inst, 1)?[..] {
         [Some(low), Some(high)] => Ok([low, high]),

@@ -1,5 +1,5 @@
-//! What many handlers share: lists of types, reading the sources and writing the one result, and working lane by lane on packed
-//! types.
+//! What many handlers share: lists of types, reading the sources and writing the one result, and
+//! working lane by lane on packed types.
 
 use ptxjit_ir::{FloatFmt, FloatMode, FloatUnaryOp, Round, Type, Value};
 
@@ -66,7 +66,8 @@ pub(super) const fn is_packed(ty: PtxType) -> bool {
     matches!(ty, U16x2 | S16x2 | F16x2 | Bf16x2 | F32x2)
 }
 
-/// Applies `f` to each pair, triple, … of corresponding elements; a type that is not packed has one element.
+/// Applies `f` to each pair, triple, … of corresponding elements; a type that is not packed has one
+/// element.
 pub(super) fn lanewise<'m, const N: usize>(
     t: &mut Translator<'m>,
     ty: PtxType,
@@ -88,8 +89,8 @@ pub(super) fn fmt_of(ty: PtxType) -> FloatFmt {
     ty.float_fmt().unwrap_or(FloatFmt::F32)
 }
 
-/// Rounding and flushing of an instruction on elements of format `fmt`. f64 is never flushed, although `rcp.rn.ftz.f64` may be
-/// written; f32 always is on targets before sm_20.
+/// Rounding and flushing of an instruction on elements of format `fmt`. f64 is never flushed,
+/// although `rcp.rn.ftz.f64` may be written; f32 always is on targets before sm_20.
 pub(super) fn mode_for(t: &Translator<'_>, inst: &Inst<'_>, fmt: FloatFmt) -> FloatMode {
     FloatMode {
         round: inst.round().unwrap_or(Round::Rn),

@@ -1,4 +1,5 @@
-//! Comparison and selection: PTX ISA, "Comparison and Selection Instructions", also those of half precision.
+//! Comparison and selection: PTX ISA, "Comparison and Selection Instructions", also those of half
+//! precision.
 
 use ptxjit_ir::{
     CompareOp, FloatCompareOp, FloatFmt, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Type, Value,
@@ -291,7 +292,8 @@ fn combine(t: &mut Translator<'_>, inst: &Inst<'_>, truth: Value, with: Option<V
     t.binary(op, truth, with)
 }
 
-/// `p = (a cmp b) op c` and `q = !(a cmp b) op c`; of packed types `p` and `q` are the low and the high element's.
+/// `p = (a cmp b) op c` and `q = !(a cmp b) op c`; of packed types `p` and `q` are the low and the
+/// high element's.
 fn setp<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     let truths = compare(t, inst, inst.ty(0))?;
     let with = t.src_opt(inst, 3)?;

@@ -1,7 +1,7 @@
 //! Conversions: PTX ISA, "Data Movement and Conversion Instructions: cvt" and "cvt.pack".
 //!
-//! Conversions among integers are changes of width here; every other conversion of one number is one IR instruction, and packed
-//! forms are put together from those.
+//! Conversions among integers are changes of width here; every other conversion of one number is
+//! one IR instruction, and packed forms are put together from those.
 
 use ptxjit_ir::{Convert, InstData, IntBinaryOp, NumFmt, Round, Type, Value};
 use smallvec::SmallVec;
@@ -245,8 +245,8 @@ fn check_ftz<'m>(_: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     Ok(())
 }
 
-/// A float conversion must round where it can lose precision, and must not where it cannot; between equal types it may round to an
-/// integral value.
+/// A float conversion must round where it can lose precision, and must not where it cannot; between
+/// equal types it may round to an integral value.
 fn check_float_to_float<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     let (to, from) = (inst.ty(0), inst.ty(1));
     let to_integral = inst.pick(ROUND_INT);
@@ -333,7 +333,8 @@ pub(super) fn check_small<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     Ok(())
 }
 
-/// `d = a` in another integer type: the low bits, extended by the sign of the destination; `.sat` clamps first.
+/// `d = a` in another integer type: the low bits, extended by the sign of the destination; `.sat`
+/// clamps first.
 fn int_to_int<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     let (to, from) = (inst.ty(0), inst.ty(1));
     map1(t, inst, |t, a| {
@@ -399,7 +400,8 @@ pub(super) fn num_fmt(ty: PtxType) -> NumFmt {
     }
 }
 
-/// Whether f32 subnormals are flushed: always before sm_20, where PTX up to 1.4 excepts 64-bit types on the other side.
+/// Whether f32 subnormals are flushed: always before sm_20, where PTX up to 1.4 excepts 64-bit
+/// types on the other side.
 fn flushes(t: &Translator<'_>, inst: &Inst<'_>) -> bool {
     let (to, from) = (inst.ty(0), inst.ty(1));
     let is_old = t.arch().number < 20 && (to == F32 || from == F32);
@@ -425,7 +427,8 @@ fn convert<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     map1(t, inst, |t, a| t.convert(cvt, a))
 }
 
-/// Puts converted elements side by side, the least significant first. All formats but e2m1 take at least a byte each.
+/// Puts converted elements side by side, the least significant first. All formats but e2m1 take at
+/// least a byte each.
 pub(super) fn pack(t: &mut Translator<'_>, inst: &Inst<'_>, elems: &[Value]) -> Value {
     let to = inst.ty(0).ir().unwrap_or(Type::B32);
     if num_fmt(inst.ty(0)) != NumFmt::E2m1 {
@@ -482,8 +485,8 @@ fn convert_random(t: &mut Translator<'_>, cvt: Convert, arg: Value, bits: Value)
     t.ins(InstData::ConvertRs { cvt, arg, bits }, cvt.to.ty())
 }
 
-/// Two numbers to a packed pair with stochastic rounding: of each half of the random bits, `.f16` takes 13 and `.bf16` all 16, the
-/// upper half for `a`.
+/// Two numbers to a packed pair with stochastic rounding: of each half of the random bits, `.f16`
+/// takes 13 and `.bf16` all 16, the upper half for `a`.
 fn pack2_random<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     let cvt = conversion(t, inst);
     let (a, b, random) = (t.src(inst, 1)?, t.src(inst, 2)?, t.src(inst, 3)?);
@@ -504,8 +507,8 @@ fn aligned(t: &mut Translator<'_>, value: Value, from: u32, n: u32) -> Value {
     t.binary(IntBinaryOp::And, moved, mask)
 }
 
-/// Four numbers to a packed quadruple, the first on top. Each pair shares 16 random bits: a half of the operand, or for e2m1 the
-/// upper bytes of both halves and the lower bytes of both.
+/// Four numbers to a packed quadruple, the first on top. Each pair shares 16 random bits: a half of
+/// the operand, or for e2m1 the upper bytes of both halves and the lower bytes of both.
 fn pack4_random<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     let cvt = conversion(t, inst);
     let elems: SmallVec<[Value; 4]> = t.src_elems(inst, 1)?.into_iter().flatten().collect();

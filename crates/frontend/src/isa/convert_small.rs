@@ -1,8 +1,9 @@
-//! Conversions between pairs of 16 and of 8, 6 or 4 bits that PTX 9.1 and 9.2 added: PTX ISA, "Data Movement and Conversion
-//! Instructions: cvt".
+//! Conversions between pairs of 16 and of 8, 6 or 4 bits that PTX 9.1 and 9.2 added: PTX ISA, "Data
+//! Movement and Conversion Instructions: cvt".
 //!
-//! The formats of 8, 6 and 4 bits are exact in f32, and so are their products with the powers of two that `.scaled::n2::ue8m0`
-//! takes, but for those too large for any format. Each conversion is therefore put together from some by way of f32, and rounds once.
+//! The formats of 8, 6 and 4 bits are exact in f32, and so are their products with the powers of
+//! two that `.scaled::n2::ue8m0` takes, but for those too large for any format. Each conversion is
+//! therefore put together from some by way of f32, and rounds once.
 //!
 //! `.s2f6` is no float: a signed byte counts 64ths.
 

@@ -1,8 +1,9 @@
-//! Rows of the instruction table: what one form of an instruction looks like, and the function that translates it.
+//! Rows of the instruction table: what one form of an instruction looks like, and the function that
+//! translates it.
 //!
-//! Rows are plain `const` data made with `const fn` builders. [`super::check`] compares an instruction with the rows of its
-//! opcode: modifiers (in any order), types (in written order), operand kinds, PTX version and target. A handler may rely on all
-//! of that.
+//! Rows are plain `const` data made with `const fn` builders. [`super::check`] compares an
+//! instruction with the rows of its opcode: modifiers (in any order), types (in written order),
+//! operand kinds, PTX version and target. A handler may rely on all of that.
 
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
@@ -22,7 +23,8 @@ pub struct InstDesc {
     pub required: &'static [Mod],
     /// Of each group exactly one must be written.
     pub choices: &'static [&'static [Mod]],
-    /// If there are any, one of these must directly follow the opcode, as part of its name: `mul.lo`.
+    /// If there are any, one of these must directly follow the opcode, as part of its name:
+    /// `mul.lo`.
     pub leading: &'static [Mod],
     /// Of each group at most one may be written.
     pub options: &'static [&'static [Mod]],
@@ -121,7 +123,8 @@ impl InstDesc {
         self
     }
 
-    /// Writes memory, may stop the thread, is convergent, or transfers control: a guard becomes a branch around it.
+    /// Writes memory, may stop the thread, is convergent, or transfers control: a guard becomes a
+    /// branch around it.
     pub const fn effect(mut self) -> InstDesc {
         self.is_effect = true;
         self
@@ -235,7 +238,8 @@ pub struct Opd {
     pub pair: Pair,
     /// A source that may be a special register.
     pub can_sreg: bool,
-    /// A source that may be the address of a variable, function or label (`name`, `name+4`, `name[4]`).
+    /// A source that may be the address of a variable, function or label (`name`, `name+4`,
+    /// `name[4]`).
     pub can_address: bool,
     /// A source that may be a constant.
     pub can_imm: bool,
@@ -299,9 +303,11 @@ pub enum Elems {
     List(u8),
     /// Whatever is written; the handler (or `check`) counts.
     Any,
-    /// As [`Elems::ByModifier`], but a list may stand without a modifier, and a source need not be a list.
+    /// As [`Elems::ByModifier`], but a list may stand without a modifier, and a source need not be
+    /// a list.
     Lenient,
-    /// One, or a list of 2, 4 or 8 parts that together are as wide as the type (`mov.b64 d, {lo, hi}`).
+    /// One, or a list of 2, 4 or 8 parts that together are as wide as the type (`mov.b64 d, {lo,
+    /// hi}`).
     Parts,
 }
 

@@ -1,8 +1,9 @@
 //! Arithmetic on f32, f64 and f32x2: PTX ISA, "Floating Point Instructions".
 //!
-//! Rounding is to nearest even where none is written; nothing is ever contracted into a fused operation. Targets before sm_20
-//! flush f32 subnormals throughout. Before PTX 1.4 `div`, `rcp`, `sqrt`, `rsqrt`, `sin`, `cos`, `lg2` and `ex2` name no
-//! accuracy and mean `.approx.ftz` for f32, `.rn` for f64.
+//! Rounding is to nearest even where none is written; nothing is ever contracted into a fused
+//! operation. Targets before sm_20 flush f32 subnormals throughout. Before PTX 1.4 `div`, `rcp`,
+//! `sqrt`, `rsqrt`, `sin`, `cos`, `lg2` and `ex2` name no accuracy and mean `.approx.ftz` for f32,
+//! `.rn` for f64.
 //!
 //! The file is long because it is one chapter of the ISA.
 
@@ -361,7 +362,8 @@ fn fma<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     })
 }
 
-/// `mad.f32` without rounding exists before sm_20, and until PTX 3.1 means `mad.rn` on later targets.
+/// `mad.f32` without rounding exists before sm_20, and until PTX 3.1 means `mad.rn` on later
+/// targets.
 fn check_mad_unrounded<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     if t.arch().number >= 20 && t.version().at_least(3, 2) {
         return Err(inst.error("`mad.f32` needs a rounding modifier: `.rn`, `.rz`, `.rm` or `.rp`"));
@@ -369,8 +371,8 @@ fn check_mad_unrounded<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     Ok(())
 }
 
-/// Before sm_20 the product is truncated to 24 bits with any exponent, then added and rounded to nearest; but if `c` is zero, the product
-/// is that of `mul`. From sm_20 on it is `mad.rn`.
+/// Before sm_20 the product is truncated to 24 bits with any exponent, then added and rounded to
+/// nearest; but if `c` is zero, the product is that of `mul`. From sm_20 on it is `mad.rn`.
 fn mad_unrounded<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     if t.arch().number >= 20 {
         return fma(t, inst);
@@ -390,8 +392,9 @@ fn mad_unrounded<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     })
 }
 
-/// `a * b + c`, the product truncated to 24 bits. f64 holds the product of two f32 exactly, and the sum of two numbers of 24 bits well
-/// enough (53 >= 2 * 24 + 2) for the second rounding, to f32, to be harmless.
+/// `a * b + c`, the product truncated to 24 bits. f64 holds the product of two f32 exactly, and the
+/// sum of two numbers of 24 bits well enough (53 >= 2 * 24 + 2) for the second rounding, to f32, to
+/// be harmless.
 fn mad_truncated(t: &mut Translator<'_>, a: Value, b: Value, c: Value) -> Value {
     let to_f64 = Convert {
         ftz: true,

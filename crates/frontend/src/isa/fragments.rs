@@ -1,4 +1,5 @@
-//! What instructions on matrices have in common: the lanes of a whole warp exchange values, and each knows its part by its number.
+//! What instructions on matrices have in common: the lanes of a whole warp exchange values, and
+//! each knows its part by its number.
 
 use ptxjit_ir::{InstData, IntBinaryOp, Mma, SpecialReg, Type, Value, WarpOp};
 use smallvec::SmallVec;
@@ -70,7 +71,8 @@ pub(super) fn from_lane(t: &mut Translator<'_>, value: Value, source: Value) -> 
     together(t, WarpOp::ShflIdx, Type::B32, &args, &[Type::B32, Type::B1])[0]
 }
 
-/// An 8x8 tile of halves, of which each lane holds two that lie side by side in a row, the other way round.
+/// An 8x8 tile of halves, of which each lane holds two that lie side by side in a row, the other
+/// way round.
 pub(super) fn transposed(t: &mut Translator<'_>, word: Value) -> Value {
     together(t, WarpOp::Transpose, Type::B32, &[word], &[Type::B32])[0]
 }

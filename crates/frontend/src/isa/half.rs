@@ -1,6 +1,8 @@
-//! Arithmetic on f16, f16x2, bf16 and bf16x2: PTX ISA, "Half Precision Floating Point Instructions".
+//! Arithmetic on f16, f16x2, bf16 and bf16x2: PTX ISA, "Half Precision Floating Point
+//! Instructions".
 //!
-//! Every operation is rounded once, to its own format. Packed types are worked on element by element.
+//! Every operation is rounded once, to its own format. Packed types are worked on element by
+//! element.
 
 use ptxjit_ir::{CompareOp, FloatBinaryOp, FloatMode, IntBinaryOp, Round, Type, Value};
 
@@ -143,15 +145,17 @@ fn mul<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     arithmetic(t, inst, FloatBinaryOp::Mul)
 }
 
-/// The OOB-NaN, with which tensor copies fill what lies outside of a tensor. The ISA names it but not its bits; these are the ones
-/// in NVIDIA's patent application US 2024/0168765 A1 (table 89), for both formats.
+/// The OOB-NaN, with which tensor copies fill what lies outside of a tensor. The ISA names it but
+/// not its bits; these are the ones in NVIDIA's patent application US 2024/0168765 A1 (table 89),
+/// for both formats.
 pub const OOB_NAN: u64 = 0x7ff7;
 
 /// `d = a * b + c`, rounded once; under `.oob` +0 if a factor is the OOB-NaN.
 fn fma<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     let ty = inst.ty(0);
     let fmt = fmt_of(ty);
-    // ptxas compiles all roundings that may be written to the one instruction that the hardware has.
+    // ptxas compiles all roundings that may be written to the one instruction that the hardware
+    // has.
     let mode = FloatMode {
         round: Round::Rn,
         ..mode_for(t, inst, fmt)

@@ -131,8 +131,8 @@ fn add<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     map2(t, inst, |t, a, b| t.binary(op, a, b))
 }
 
-/// Two wrapping 16-bit sums: the sum of the low 15 bits of each half cannot carry into the next half, and the top bits are
-/// added without carry.
+/// Two wrapping 16-bit sums: the sum of the low 15 bits of each half cannot carry into the next
+/// half, and the top bits are added without carry.
 fn add_x2<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     map2(t, inst, |t, a, b| {
         let low = t.iconst(Type::B32, 0x7fff_7fff);
@@ -323,8 +323,8 @@ fn clz<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     map1(t, inst, |t, a| t.unary(IntUnaryOp::Clz, a))
 }
 
-/// Position of the first bit from the top that differs from the sign (from 0 if unsigned), all ones if there is none.
-/// `.shiftamt` gives the left shift that brings it to the top.
+/// Position of the first bit from the top that differs from the sign (from 0 if unsigned), all ones
+/// if there is none. `.shiftamt` gives the left shift that brings it to the top.
 fn bfind<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     let ty = inst.ty(0);
     let msb = ty.bits() - 1;

@@ -1,5 +1,5 @@
-//! `ldmatrix`, `stmatrix` and `movmatrix`: 8x8 tiles and their like between shared memory and fragments. PTX ISA, "Warp-Level
-//! Matrix Instructions".
+//! `ldmatrix`, `stmatrix` and `movmatrix`: 8x8 tiles and their like between shared memory and
+//! fragments. PTX ISA, "Warp-Level Matrix Instructions".
 
 use ptxjit_ir::{CompareOp, DeviceOp, InstData, IntBinaryOp, Space, SpecialReg, Type, Value};
 use smallvec::SmallVec;
@@ -260,7 +260,8 @@ fn word_of(t: &mut Translator<'_>, row: Value, lane: Lane) -> Value {
     t.binary(IntBinaryOp::Add, row, offset)
 }
 
-/// The element in a column of a row, as a byte. Rows of packed elements have 16 of them at their start.
+/// The element in a column of a row, as a byte. Rows of packed elements have 16 of them at their
+/// start.
 fn element(t: &mut Translator<'_>, inst: &Inst<'_>, row: Value, column: Value) -> Value {
     let bits = match inst.pick(SOURCE_FORMAT) {
         Some(Mod::B4x16P64) => 4,

@@ -1,5 +1,5 @@
-//! `mbarrier`. PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier". Barriers of other CTAs of a
-//! cluster lie in the window of shared memory like the CTA's own.
+//! `mbarrier`. PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier".
+//! Barriers of other CTAs of a cluster lie in the window of shared memory like the CTA's own.
 //!
 //! A barrier is one word, whose fields change by additions alone:
 //!
@@ -10,7 +10,8 @@
 //!   bits 0..20    arrivals that are still to come
 //! ```
 //!
-//! Whoever brings both counts to zero adds what begins the next phase. Meanwhile the phase counts as incomplete.
+//! Whoever brings both counts to zero adds what begins the next phase. Meanwhile the phase counts
+//! as incomplete.
 
 use ptxjit_ir::{
     AtomicFmt, AtomicOp, CompareOp, DeviceOp, InstData, IntBinaryOp, IntUnaryOp, MarkOp, MemSem,
@@ -251,7 +252,8 @@ impl Barrier {
         t.ins(data, Type::B64)
     }
 
-    /// Adds `delta` and begins the next phase if nothing is left to come in this one. Returns what the barrier was before.
+    /// Adds `delta` and begins the next phase if nothing is left to come in this one. Returns what
+    /// the barrier was before.
     fn change(self, t: &mut Translator<'_>, delta: Value) -> Result<Value, Diagnostic> {
         let old = self.add(t, delta);
         let new = t.binary(IntBinaryOp::Add, old, delta);
@@ -417,7 +419,8 @@ fn change_bytes<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagn
     Ok(())
 }
 
-/// One arrival, or as many as an operand says; with `.expect_tx` it is the bytes that an operand says.
+/// One arrival, or as many as an operand says; with `.expect_tx` it is the bytes that an operand
+/// says.
 fn arrive<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let barrier = barrier(t, inst, 1)?;
     let operand = t.src_opt(inst, 2)?;
@@ -453,8 +456,8 @@ fn inval<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> 
     mark(t, inst)
 }
 
-/// `test_wait` and `try_wait`: whether the phase of a state, or of a parity, is complete. Nobody is suspended: a thread that asks again
-/// in a loop lets others run.
+/// `test_wait` and `try_wait`: whether the phase of a state, or of a parity, is complete. Nobody is
+/// suspended: a thread that asks again in a loop lets others run.
 fn wait<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let barrier = barrier(t, inst, 1)?;
     let asked = t.src(inst, 2)?;
@@ -498,7 +501,8 @@ fn pending_count<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diag
     t.dst(inst, 0, count)
 }
 
-/// Copies have been done by now. Without `.noinc` the arrival is one more than the phase takes: nothing changes.
+/// Copies have been done by now. Without `.noinc` the arrival is one more than the phase takes:
+/// nothing changes.
 fn arrive_when_copied<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let barrier = barrier(t, inst, 0)?;
     let addr = barrier.marked(t);

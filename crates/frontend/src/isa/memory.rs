@@ -1,6 +1,8 @@
-//! Loads, stores, and what concerns addresses and caches. PTX ISA, "Data Movement and Conversion Instructions".
+//! Loads, stores, and what concerns addresses and caches. PTX ISA, "Data Movement and Conversion
+//! Instructions".
 //!
-//! Cache operators, eviction priorities, prefetch sizes and cache policies are hints: they are checked and have no effect.
+//! Cache operators, eviction priorities, prefetch sizes and cache policies are hints: they are
+//! checked and have no effect.
 //!
 //! The file is long because it is one chapter of the ISA.
 
@@ -46,7 +48,8 @@ pub(super) const SPACE: &[Mod] = &[
     Mod::SharedCluster,
 ];
 const SCOPE: &[Mod] = &[Mod::Cta, Mod::Cluster, Mod::Gpu, Mod::Sys];
-/// A cache operator or what becomes of the line in the first cache: both say the same, and exclude each other.
+/// A cache operator or what becomes of the line in the first cache: both say the same, and exclude
+/// each other.
 const LOAD_CACHE: &[Mod] = &[
     Mod::Ca,
     Mod::Cg,
@@ -331,7 +334,8 @@ const POLICY_RANGE: &[&[Mod]] = &[
     &[Mod::L2EvictUnchanged],
     &[Mod::Global],
 ];
-/// The state space that an access goes to: as written, or else that of the variable it names, or else generic.
+/// The state space that an access goes to: as written, or else that of the variable it names, or
+/// else generic.
 pub(super) fn space_of<'m>(
     t: &Translator<'m>,
     inst: &Inst<'m>,
@@ -372,7 +376,8 @@ pub(super) fn space_of<'m>(
     .label(place.decl, "declared here"))
 }
 
-/// Without a state space the address is generic; a variable may be named all the same if its space can be written.
+/// Without a state space the address is generic; a variable may be named all the same if its space
+/// can be written.
 fn unwritten_space<'m>(t: &Translator<'m>, addr: &Addr<'m>) -> Result<Space, Diagnostic> {
     let AddrBase::Place(place) = &addr.base else {
         return Ok(Space::Generic);
@@ -390,7 +395,8 @@ fn unwritten_space<'m>(t: &Translator<'m>, addr: &Addr<'m>) -> Result<Space, Dia
     }
 }
 
-/// `.param` is the parameters of the kernel, or the variables and formals of calls, which are private memory.
+/// `.param` is the parameters of the kernel, or the variables and formals of calls, which are
+/// private memory.
 fn param_space<'m>(
     t: &Translator<'m>,
     inst: &Inst<'m>,

@@ -1,7 +1,9 @@
-//! What is left: `trap`, `brkpt`, `nanosleep`, `pmevent`, `setmaxnreg`, `griddepcontrol`, and asynchronous copies.
-//! PTX ISA, "Miscellaneous Instructions" and "Data Movement and Conversion Instructions: cp.async".
+//! What is left: `trap`, `brkpt`, `nanosleep`, `pmevent`, `setmaxnreg`, `griddepcontrol`, and
+//! asynchronous copies. PTX ISA, "Miscellaneous Instructions" and "Data Movement and Conversion
+//! Instructions: cp.async".
 //!
-//! Asynchronous copies are done at once, which is one of the schedules the memory model allows; so waiting for them is nothing.
+//! Asynchronous copies are done at once, which is one of the schedules the memory model allows; so
+//! waiting for them is nothing.
 
 use ptxjit_ir::{CompareOp, InstData, IntUnaryOp, MarkOp, Space, Type, Value};
 
@@ -87,8 +89,9 @@ fn trap<'m>(t: &mut Translator<'m>, _: &Inst<'m>) -> Result<(), Diagnostic> {
     Ok(())
 }
 
-/// Something without effect on results that keeps its place: without a debugger `brkpt` does nothing, grids run one after
-/// another, and copies and products have been done when they are waited for.
+/// Something without effect on results that keeps its place: without a debugger `brkpt` does
+/// nothing, grids run one after another, and copies and products have been done when they are
+/// waited for.
 pub(super) fn mark<'m>(t: &mut Translator<'m>, _: &Inst<'m>) -> Result<(), Diagnostic> {
     t.ins_void(InstData::Nop);
     Ok(())
@@ -127,7 +130,8 @@ fn setmaxnreg<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnos
     mark(t, inst)
 }
 
-/// The operand number of the source size or the `ignore-src` predicate. Optional as it is, it stands before the cache policy.
+/// The operand number of the source size or the `ignore-src` predicate. Optional as it is, it
+/// stands before the cache policy.
 fn source_size(inst: &Inst<'_>) -> Option<usize> {
     inst.has_optional().then_some(3)
 }
@@ -162,7 +166,8 @@ fn check_cp_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Dia
     }
 }
 
-/// Copies from global to shared memory; bytes beyond the source size are zero, and nothing is read there.
+/// Copies from global to shared memory; bytes beyond the source size are zero, and nothing is read
+/// there.
 fn cp_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     t.mark(MarkOp::AsyncBegin, &[]);
     copy_now(t, inst)?;

@@ -1,4 +1,5 @@
-//! Arithmetic that widens f16 or bf16 operands to f32: PTX ISA, "Mixed Precision Floating Point Instructions".
+//! Arithmetic that widens f16 or bf16 operands to f32: PTX ISA, "Mixed Precision Floating Point
+//! Instructions".
 //!
 //! Widening is exact, subnormals included; the one rounding is that of the f32 operation.
 

@@ -1,7 +1,7 @@
 //! `mma` without sparsity. PTX ISA, "Warp-Level Matrix Instructions: mma".
 //!
-//! A row is a shape with its types and the number of registers that each lane holds of D, A, B and C: the elements of the matrix,
-//! divided among 32 lanes and packed into registers.
+//! A row is a shape with its types and the number of registers that each lane holds of D, A, B and
+//! C: the elements of the matrix, divided among 32 lanes and packed into registers.
 
 use smallvec::SmallVec;
 
@@ -211,8 +211,8 @@ pub const TABLE: &[InstDesc] = &[
         ],
     )
     .gates(SM80),
-    // Not in the ISA's list, but ptxas has it, with the registers of the form of f16: so its elements are taken to be where
-    // those of f16 are.
+    // Not in the ISA's list, but ptxas has it, with the registers of the form of f16: so its
+    // elements are taken to be where those of f16 are.
     quad_pairs(
         &[F32, BF16, BF16, F32],
         &[

@@ -75,8 +75,8 @@ pub(super) fn scaled<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), 
     t.dst_elems(inst, 0, &d)
 }
 
-/// The factors at operand `n`, brought to where a product expects them. The next operand says in which byte they begin, and which
-/// lanes of each quad have them, `step` lanes apart.
+/// The factors at operand `n`, brought to where a product expects them. The next operand says in
+/// which byte they begin, and which lanes of each quad have them, `step` lanes apart.
 fn factors<'m>(
     t: &mut Translator<'m>,
     inst: &Inst<'m>,

@@ -1,5 +1,5 @@
-//! `mma` with block scaling: `.kind::mx*` formats whose blocks of elements share a scale factor. PTX ISA, "Warp-Level Matrix
-//! Instructions: mma", "Block Scaling for mma.sync".
+//! `mma` with block scaling: `.kind::mx*` formats whose blocks of elements share a scale factor.
+//! PTX ISA, "Warp-Level Matrix Instructions: mma", "Block Scaling for mma.sync".
 
 use crate::ast::OperandKind;
 use crate::diag::Diagnostic;
@@ -125,7 +125,8 @@ pub const TABLE: &[InstDesc] = &[
     scaled(SPARSE, SPARSE_4_4X, MXF4).gates(UE8M0_4X_SPARSE),
 ];
 
-/// The selectors `{byte, thread}` are in range: the bytes that are taken begin at a multiple of their number.
+/// The selectors `{byte, thread}` are in range: the bytes that are taken begin at a multiple of
+/// their number.
 fn check_scaled<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     check_fragments(t, inst)?;
     let bytes: &[i64] = match inst.pick(&[Mod::ScaleVec4X, Mod::KindMxf8f6f4]) {

@@ -1,5 +1,5 @@
-//! `mma.sp`: A holds the nonzero elements only, and metadata says where they belong. PTX ISA, "Warp-Level Matrix Instructions:
-//! mma.sp".
+//! `mma.sp`: A holds the nonzero elements only, and metadata says where they belong. PTX ISA,
+//! "Warp-Level Matrix Instructions: mma.sp".
 
 use super::desc::{A, Elems, Gate, InstDesc, Opd, imm, inst, since};
 use super::mma::{

@@ -1,8 +1,10 @@
-//! The instruction set: one file per chapter of the PTX ISA, each a table of rows with a function per instruction.
+//! The instruction set: one file per chapter of the PTX ISA, each a table of rows with a function
+//! per instruction.
 //!
-//! [`desc`] is what a row consists of, [`check`] compares an instruction with the rows of its opcode, [`sregs`] are the special
-//! registers. The table names no type of the code generator and the grammar names no instruction: this folder is the only
-//! place that knows what instructions exist.
+//! [`desc`] is what a row consists of, [`check`] compares an instruction with the rows of its
+//! opcode, [`sregs`] are the special registers. The table names no type of the code generator and
+//! the grammar names no instruction: this folder is the only place that knows what instructions
+//! exist.
 
 pub mod desc;
 pub mod modifiers;

@@ -1,7 +1,7 @@
 //! The modifiers of PTX instructions, and sets of them.
 //!
-//! Every modifier of every instruction is in one list, apart from type names ([`super::types`]) and the matrix shapes of
-//! `wgmma`, which a row of the instruction table accepts by a function.
+//! Every modifier of every instruction is in one list, apart from type names ([`super::types`]) and
+//! the matrix shapes of `wgmma`, which a row of the instruction table accepts by a function.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,5 @@
-//! `multimem`. PTX ISA, "Data Movement and Conversion Instructions: multimem". An address has one replica: the memory itself.
+//! `multimem`. PTX ISA, "Data Movement and Conversion Instructions: multimem". An address has one
+//! replica: the memory itself.
 
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
@@ -126,7 +127,8 @@ fn access<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic>
     }
 }
 
-/// Vectors have 32, 64 or 128 bits, accumulation precision goes with addition, a scope with an ordering.
+/// Vectors have 32, 64 or 128 bits, accumulation precision goes with addition, a scope with an
+/// ordering.
 fn check<'m>(_: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let (ty, n) = (inst.ty(0), vector_length(inst) as u32);
     if n > 1 && ty == T::F64 || !matches!(ty.bits() * n, 32 | 64 | 128) {

@@ -1,6 +1,7 @@
 //! Names of instructions that consist of several words: `cp.async.bulk`, `mbarrier.try_wait`.
 //!
-//! Modifiers may stand in any order, but the words of a name stand together, in order, and directly after the opcode.
+//! Modifiers may stand in any order, but the words of a name stand together, in order, and directly
+//! after the opcode.
 
 use crate::ast;
 use crate::diag::Diagnostic;

@@ -55,7 +55,8 @@ fn is_register_or_sum(t: &mut Translator<'_>, operand: &ast::Operand) -> bool {
     matches!(t.lookup(name), Some(Entity::Reg(id)) if t.reg(id).ty != PtxType::Pred)
 }
 
-/// Instructions on generic and global memory that need the full width of an address; others let ptxas extend it.
+/// Instructions on generic and global memory that need the full width of an address; others let
+/// ptxas extend it.
 const WIDE: &[&str] = &[
     "ld",
     "ldu",
@@ -120,7 +121,8 @@ fn check_address<'m>(
     }
 }
 
-/// A variable at the address lies in the state space that the instruction names, or at least in one that can be meant.
+/// A variable at the address lies in the state space that the instruction names, or at least in one
+/// that can be meant.
 fn check_place<'m>(
     t: &Translator<'m>,
     inst: &Inst<'m>,
@@ -161,7 +163,8 @@ fn check_place<'m>(
     Err(error(operand, message).label(place.decl, "declared here"))
 }
 
-/// The state space of an address of an asynchronous copy: as the row names them in order, then the barrier's.
+/// The state space of an address of an asynchronous copy: as the row names them in order, then the
+/// barrier's.
 fn async_space(inst: &Inst<'_>, n: usize) -> Option<Space> {
     let has_barrier = inst.has(Mod::MbarrierCompleteTxBytes)
         || inst.has(Mod::Mbarrier) && inst.pick(SPACE).is_some();
@@ -248,7 +251,8 @@ fn check_dst_elem<'m>(
     }
 }
 
-/// Checks that the operand has as many elements as it should and calls `check` on each; the flag says that it stands in braces.
+/// Checks that the operand has as many elements as it should and calls `check` on each; the flag
+/// says that it stands in braces.
 fn for_elems<'m>(
     t: &mut Translator<'m>,
     inst: &Inst<'m>,
@@ -318,8 +322,8 @@ fn for_elems<'m>(
     }
 }
 
-/// The registers of a brace list all have one width and one kind: floats do not stand beside integers (constants too), but bits
-/// go with both.
+/// The registers of a brace list all have one width and one kind: floats do not stand beside
+/// integers (constants too), but bits go with both.
 fn check_same_kind(t: &mut Translator<'_>, elems: &[ast::Operand]) -> Result<(), Diagnostic> {
     let (mut first_bits, mut first_class) = (None, None);
     for elem in elems {
@@ -487,8 +491,8 @@ fn check_src_elem<'m>(
     }
 }
 
-/// ptxas takes `%r1+4`; what it computes is written nowhere. Nor does it look at the width of the register, but where the
-/// instruction wants a `.u32` of its own.
+/// ptxas takes `%r1+4`; what it computes is written nowhere. Nor does it look at the width of the
+/// register, but where the instruction wants a `.u32` of its own.
 fn check_reg_offset<'m>(
     t: &mut Translator<'m>,
     inst: &Inst<'m>,
@@ -592,7 +596,8 @@ fn check_sreg<'m>(
         );
         return Err(error(operand, message));
     }
-    // Before PTX 2.0 the vectors were 16 bits wide, and `%gridid` was once narrower: reads of their low bits stay legal.
+    // Before PTX 2.0 the vectors were 16 bits wide, and `%gridid` was once narrower: reads of their
+    // low bits stay legal.
     let is_narrow_read = ty.bits() < sreg.ty.bits() && (sreg.regs.len() == 3 || text == "%gridid");
     if is_narrow_read && ty.ir().is_some() && ty != PtxType::Pred || ty.fits(sreg.ty, opd.width) {
         return Ok(());
@@ -640,7 +645,8 @@ fn check_reg<'m>(
             );
         }
     }
-    // As an operand of the instruction's own type a pair of halves counts as a word, elsewhere it does not.
+    // As an operand of the instruction's own type a pair of halves counts as a word, elsewhere it
+    // does not.
     let is_pair = reg_ty == PtxType::F16x2
         && matches!(opd.ty, OpdType::Is(_))
         && matches!(ty.class(), Class::Signed | Class::Unsigned);
@@ -690,7 +696,8 @@ fn check_member<'m>(
     )
 }
 
-/// The type of the elements of an operand: that of the operand, or in a list of parts the fraction of it that each part is.
+/// The type of the elements of an operand: that of the operand, or in a list of parts the fraction
+/// of it that each part is.
 fn elem_type(
     t: &mut Translator<'_>,
     operand: &ast::Operand,
@@ -743,7 +750,8 @@ fn check_addressable<'m>(
     }
 }
 
-/// A handle is a `.u64`; and the address of a global variable does not go into a word where addresses have 64 bits.
+/// A handle is a `.u64`; and the address of a global variable does not go into a word where
+/// addresses have 64 bits.
 fn check_global_width<'m>(
     t: &mut Translator<'m>,
     inst: &Inst<'m>,
@@ -792,7 +800,8 @@ fn check_address_type(operand: &ast::Operand, ty: PtxType) -> Result<(), Diagnos
     }
 }
 
-/// The state space that the instruction names must be that of the variable at the address; a constant is no address.
+/// The state space that the instruction names must be that of the variable at the address; a
+/// constant is no address.
 pub(crate) fn check_memory<'m>(
     t: &mut Translator<'m>,
     inst: &Inst<'m>,

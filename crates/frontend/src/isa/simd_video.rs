@@ -1,7 +1,7 @@
 //! SIMD video instructions on two halves or four bytes: PTX ISA, "SIMD Video Instructions".
 //!
-//! Each lane's inputs are picked from the parts of both sources and extended by a type of their own; the lanes' exact results are
-//! clamped and merged into `c`, or all added to it.
+//! Each lane's inputs are picked from the parts of both sources and extended by a type of their
+//! own; the lanes' exact results are clamped and merged into `c`, or all added to it.
 
 use ptxjit_ir::{IntBinaryOp, IntUnaryOp, Type, Value};
 
@@ -110,7 +110,8 @@ fn digits(selector: &str) -> impl Iterator<Item = usize> + '_ {
         .map(|digit| usize::from(digit - b'0'))
 }
 
-/// The inputs of each lane: parts of the words `a` and `b`, numbered through, as `selector` or else consecutively from `first`.
+/// The inputs of each lane: parts of the words `a` and `b`, numbered through, as `selector` or else
+/// consecutively from `first`.
 fn lanes(
     t: &mut Translator<'_>,
     shape: Shape,
@@ -137,7 +138,8 @@ fn lanes(
         .collect()
 }
 
-/// Applies `op` to each lane and finishes as every SIMD instruction does. The sources' types stand from `first_type` on.
+/// Applies `op` to each lane and finishes as every SIMD instruction does. The sources' types stand
+/// from `first_type` on.
 fn simd<'m>(
     t: &mut Translator<'m>,
     inst: &Inst<'m>,

@@ -14,7 +14,8 @@ pub struct Sreg {
     pub name: &'static str,
     /// Type, of one element for the vectors.
     pub ty: PtxType,
-    /// One register, or the `x`, `y` and `z` of a vector (whose `w` reads zero); none if it tells of reserved shared memory.
+    /// One register, or the `x`, `y` and `z` of a vector (whose `w` reads zero); none if it tells
+    /// of reserved shared memory.
     pub regs: &'static [SpecialReg],
     /// What it tells of reserved shared memory.
     pub reserved: Option<Reserved>,
@@ -24,8 +25,9 @@ pub struct Sreg {
     pub sm: u32,
 }
 
-/// Shared memory that each CTA of a kernel has for system software, which reads where it lies: cooperative groups of several warps
-/// synchronize there. They expect 288 bytes behind `%reserved_smem_offset_1`.
+/// Shared memory that each CTA of a kernel has for system software, which reads where it lies:
+/// cooperative groups of several warps synchronize there. They expect 288 bytes behind
+/// `%reserved_smem_offset_1`.
 pub const RESERVED_SHARED_BYTES: u32 = 1024;
 
 /// What a register tells of reserved shared memory.

@@ -1,5 +1,5 @@
-//! Barriers, fences and operations among the lanes of a warp. PTX ISA, "Parallel Synchronization and Communication Instructions"
-//! and `shfl` of "Data Movement and Conversion Instructions".
+//! Barriers, fences and operations among the lanes of a warp. PTX ISA, "Parallel Synchronization
+//! and Communication Instructions" and `shfl` of "Data Movement and Conversion Instructions".
 
 use ptxjit_ir::{
     BarrierOp, FloatFmt, FloatMode, FloatUnaryOp, InstData, MarkOp, MemSem, Scope, Type, Value,
@@ -320,8 +320,8 @@ fn barrier<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic
     Ok(())
 }
 
-/// The barrier of the cluster. Its threads run on one thread of the host, so that they see each other's accesses in order,
-/// whatever `.relaxed` allows.
+/// The barrier of the cluster. Its threads run on one thread of the host, so that they see each
+/// other's accesses in order, whatever `.relaxed` allows.
 fn cluster_barrier<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let op = if inst.has(Mod::Arrive) {
         BarrierOp::ClusterArrive
@@ -497,7 +497,8 @@ fn elect<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> 
     t.dst_pair(inst, 0, results[0], results[1])
 }
 
-/// Copies between proxies are done at once and through coherent memory here, so a proxy fence is an ordinary one.
+/// Copies between proxies are done at once and through coherent memory here, so a proxy fence is an
+/// ordinary one.
 fn fence<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let sem = match inst.pick(&[Mod::Sc, Mod::AcqRel, Mod::Acquire, Mod::Release]) {
         Some(Mod::Sc) => MemSem::Sc,

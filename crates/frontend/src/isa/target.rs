@@ -92,8 +92,9 @@ pub(crate) fn exists_on(sm: Sm, arch: Arch) -> bool {
     }
 }
 
-/// Whether `arch` has the features of an architecture-specific (`100a`) or family-specific (`100f`) target: the first only
-/// itself, the second every member of its family (the same tens digit) from its number on, in its `f` and `a` targets.
+/// Whether `arch` has the features of an architecture-specific (`100a`) or family-specific (`100f`)
+/// target: the first only itself, the second every member of its family (the same tens digit) from
+/// its number on, in its `f` and `a` targets.
 fn has_features_of(arch: Arch, name: &str) -> bool {
     let (number, is_family) = match (name.strip_suffix('a'), name.strip_suffix('f')) {
         (Some(number), _) => (number, false),

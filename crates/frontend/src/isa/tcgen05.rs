@@ -1,6 +1,6 @@
-//! `tcgen05` without its products: tensor memory is allocated, loaded, stored, copied and shifted, and completion is signaled.
-//! PTX ISA, "TensorCore 5th Generation Family Instructions". Products are in [`super::tcgen05_mma`], what all of them do in
-//! [`super::tcgen05_exec`].
+//! `tcgen05` without its products: tensor memory is allocated, loaded, stored, copied and shifted,
+//! and completion is signaled. PTX ISA, "TensorCore 5th Generation Family Instructions". Products
+//! are in [`super::tcgen05_mma`], what all of them do in [`super::tcgen05_exec`].
 
 use crate::ast::OperandKind;
 use crate::diag::Diagnostic;

@@ -1,6 +1,6 @@
-//! How `tcgen05` is done: each instruction is an operation of the device that is complete when it has been issued. What a warp executes
-//! together needs its threads together only where one may touch what another has accessed: at waits, and where tensor memory is
-//! allocated or given back.
+//! How `tcgen05` is done: each instruction is an operation of the device that is complete when it
+//! has been issued. What a warp executes together needs its threads together only where one may
+//! touch what another has accessed: at waits, and where tensor memory is allocated or given back.
 
 use ptxjit_ir::{
     BlockScale, CopyShape, DeviceOp, FloatBinaryOp, FloatFmt, FloatMode, FloatUnaryOp, InstData,
@@ -42,7 +42,8 @@ fn address<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, n: usize) -> Result<Valu
     Ok(t.binary(IntBinaryOp::Add, base, offset))
 }
 
-/// `tcgen05.alloc`: where columns must be given back first, other threads run until it has happened.
+/// `tcgen05.alloc`: where columns must be given back first, other threads run until it has
+/// happened.
 pub(super) fn alloc<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let Some(operand) = inst.operand(0) else {
         return Err(inst.error("`tcgen05.alloc` lacks an address"));
@@ -222,9 +223,9 @@ pub(super) fn shift<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), D
     Ok(())
 }
 
-/// `tcgen05.commit`: all that it waits for has been done, so it arrives at once. Programs count on products to take a while: threads
-/// that wait for each phase of a barrier, and that nothing else holds together, would miss phases if one of them ran ahead. So others
-/// run here.
+/// `tcgen05.commit`: all that it waits for has been done, so it arrives at once. Programs count on
+/// products to take a while: threads that wait for each phase of a barrier, and that nothing else
+/// holds together, would miss phases if one of them ran ahead. So others run here.
 pub(super) fn commit<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let barrier = barrier(t, inst, 0)?;
     if inst.has(Mod::MulticastCluster) {

@@ -1,5 +1,5 @@
-//! `tcgen05.mma`: products whose matrices are in shared and tensor memory. PTX ISA, "TensorCore 5th Generation Matrix Multiply
-//! and accumulate Operations".
+//! `tcgen05.mma`: products whose matrices are in shared and tensor memory. PTX ISA, "TensorCore 5th
+//! Generation Matrix Multiply and accumulate Operations".
 
 use crate::ast::OperandKind;
 use crate::diag::Diagnostic;
@@ -56,8 +56,8 @@ const COLLECTOR_B: &[Mod] = &[
     Mod::CollectorB3Discard,
 ];
 
-/// D, A, B, (metadata,) descriptor, then an optional mask, whether D is added, and an optional scale of D:
-/// [`check_tail`] tells the last three apart.
+/// D, A, B, (metadata,) descriptor, then an optional mask, whether D is added, and an optional
+/// scale of D: [`check_tail`] tells the last three apart.
 const PLAIN: &[Opd] = &[ADDR, ANY, DESC, IDESC, ANY, ANY.opt(), ANY.opt()];
 const PLAIN_SPARSE: &[Opd] = &[ADDR, ANY, DESC, ADDR, IDESC, ANY, ANY.opt(), ANY.opt()];
 const SCALE: &[Opd] = &[ADDR, ANY, DESC, IDESC, ADDR, ADDR, ENABLE];
@@ -154,7 +154,8 @@ pub const TABLE: &[InstDesc] = &[
     weight(MMA_WS_SP, WEIGHT_SPARSE, &[&[Mod::KindI8]]).gates(I8),
 ];
 
-/// What all products share: the group, addresses of tensor memory, and A as a descriptor or in tensor memory.
+/// What all products share: the group, addresses of tensor memory, and A as a descriptor or in
+/// tensor memory.
 fn check_common<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     check_group(t, inst)?;
     for (n, opd) in inst.opds.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Textures and surfaces: rows and checks. PTX ISA, "Texture Instructions" and "Surface Instructions". What they become is in
-//! [`super::texture_access`].
+//! Textures and surfaces: rows and checks. PTX ISA, "Texture Instructions" and "Surface
+//! Instructions". What they become is in [`super::texture_access`].
 
 use crate::ast::{Operand, OperandKind};
 use crate::diag::Diagnostic;
@@ -251,7 +251,8 @@ const fn sured(types: &'static [&'static [T]], choices: &'static [&'static [Mod]
         .check(check_surface)
 }
 
-/// How many coordinates a geometry has. Vectors of three are written with four, the last of which is ignored.
+/// How many coordinates a geometry has. Vectors of three are written with four, the last of which
+/// is ignored.
 fn coordinates(inst: &Inst<'_>) -> usize {
     match inst.pick(GEOMETRY) {
         Some(Mod::N1d) | None => 1,
@@ -304,7 +305,8 @@ fn parts<'m>(inst: &Inst<'m>, n: usize) -> Result<&'m [Operand], Diagnostic> {
     }
 }
 
-/// Coordinates: a register, or a list that is long enough. Of type `ty`, but the first of an array is the index of a layer.
+/// Coordinates: a register, or a list that is long enough. Of type `ty`, but the first of an array
+/// is the index of a layer.
 fn check_coordinates<'m>(
     t: &mut Translator<'m>,
     inst: &Inst<'m>,
@@ -359,7 +361,8 @@ fn is_bits(t: &mut Translator<'_>, operand: &Operand) -> bool {
     }
 }
 
-/// One coordinate of a list. Floats may be in registers of integers; in a list that is mixed anything may be.
+/// One coordinate of a list. Floats may be in registers of integers; in a list that is mixed
+/// anything may be.
 fn check_coordinate<'m>(
     t: &mut Translator<'m>,
     inst: &Inst<'m>,

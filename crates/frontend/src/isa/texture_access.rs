@@ -1,5 +1,5 @@
-//! What textures and surfaces become in the IR: each instruction one operation of the device. Their rows and checks are in
-//! [`super::texture`].
+//! What textures and surfaces become in the IR: each instruction one operation of the device. Their
+//! rows and checks are in [`super::texture`].
 
 use ptxjit_ir::{
     AtomicFmt, AtomicOp, Color, CompareOp, DeviceOp, Fetch, Geometry, ImageQuery, InstData, Lod,
@@ -283,7 +283,8 @@ fn parts<'m>(inst: &Inst<'m>, n: usize) -> &'m [Operand] {
     }
 }
 
-/// What an operand names an object by: the handle in a parameter or register, or the address of a variable.
+/// What an operand names an object by: the handle in a parameter or register, or the address of a
+/// variable.
 fn handle<'m>(t: &mut Translator<'m>, operand: &'m Operand) -> Result<Value, Diagnostic> {
     let place = match operand.kind {
         OperandKind::Name(name) => match t.lookup(name) {

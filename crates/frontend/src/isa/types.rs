@@ -1,8 +1,8 @@
 //! The types that instructions are written with, and which registers fit them.
 //!
-//! Registers and variables have the few types of [`ast::Type`]; instructions also have formats such as `.bf16x2` that live in
-//! registers of a bit type. What fits what is in the PTX ISA, "Operand Size Exceeding Instruction-Type Size" and "Type Checking
-//! of Operands".
+//! Registers and variables have the few types of [`ast::Type`]; instructions also have formats such
+//! as `.bf16x2` that live in registers of a bit type. What fits what is in the PTX ISA, "Operand
+//! Size Exceeding Instruction-Type Size" and "Type Checking of Operands".
 
 use std::sync::LazyLock;
 
@@ -52,7 +52,8 @@ pub enum Class {
     Signed,
     /// `.f16`, `.f16x2`, `.f32`, `.f64`, which registers can have too.
     Float,
-    /// Formats that only bit-type registers of their very size hold: `.bf16`, `.tf32`, `.u16x2`, `.e4m3x2`, …
+    /// Formats that only bit-type registers of their very size hold: `.bf16`, `.tf32`, `.u16x2`,
+    /// `.e4m3x2`, …
     Format,
     /// `.texref` and its kin.
     Opaque,

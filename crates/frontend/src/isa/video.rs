@@ -1,7 +1,7 @@
 //! Scalar video instructions: PTX ISA, "Scalar Video Instructions".
 //!
-//! A byte, half or word of each source is widened by its own type, the operation is done exactly in 64 bits, then clamped,
-//! combined with a third source or merged into it.
+//! A byte, half or word of each source is widened by its own type, the operation is done exactly in
+//! 64 bits, then clamped, combined with a third source or merged into it.
 
 use ptxjit_ir::{CompareOp, IntBinaryOp, IntUnaryOp, ResizeOp, Type, Value};
 
@@ -222,7 +222,8 @@ fn extend<'m>(
     )
 }
 
-/// Clamps the exact result, applies the second operation or the merge with `c`, and writes the low 32 bits.
+/// Clamps the exact result, applies the second operation or the merge with `c`, and writes the low
+/// 32 bits.
 fn finish<'m>(t: &mut Translator<'m>, inst: &Inst<'m>, result: Value, is_signed: bool) -> Done {
     let selector = t.selector(inst, 0);
     let selected = selector.and_then(part);
@@ -294,7 +295,8 @@ fn vmax<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     scalar(t, inst, |t, a, b| t.binary(min_max_ops(true).1, a, b))
 }
 
-/// `d = a << b`, the amount at most 32 or modulo 32. What `.sat` clamps has 34 bits (the ISA's `.s34`): more are lost.
+/// `d = a << b`, the amount at most 32 or modulo 32. What `.sat` clamps has 34 bits (the ISA's
+/// `.s34`): more are lost.
 fn vshl<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     shift(t, inst, |t, a, amount| {
         let shifted = t.binary(IntBinaryOp::Shl, a, amount);
@@ -368,7 +370,8 @@ fn add_wide(t: &mut Translator<'_>, x: Wide, y: Wide) -> Wide {
     [low, t.binary(IntBinaryOp::Add, high, carry)]
 }
 
-/// `d = ±(a * b) ± c` or `a * b + c + 1`, scaled and clamped. Products of words need more than 64 bits, so 128 are used.
+/// `d = ±(a * b) ± c` or `a * b + c + 1`, scaled and clamped. Products of words need more than 64
+/// bits, so 128 are used.
 fn vmad<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Done {
     let (a, b, c) = (
         t.src_selected(inst, 1)?,

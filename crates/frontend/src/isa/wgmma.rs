@@ -1,8 +1,8 @@
-//! `wgmma`: asynchronous products of a warpgroup. PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate
-//! Instructions".
+//! `wgmma`: asynchronous products of a warpgroup. PTX ISA, "Asynchronous Warpgroup Level Matrix
+//! Multiply-Accumulate Instructions".
 //!
-//! The shapes `.m64nNkK` are many, so they are no modifiers of the list: [`shape`] reads them, and N decides how many registers
-//! the accumulator D has.
+//! The shapes `.m64nNkK` are many, so they are no modifiers of the list: [`shape`] reads them, and
+//! N decides how many registers the accumulator D has.
 
 use crate::ast::OperandKind;
 use crate::diag::Diagnostic;

@@ -1,7 +1,9 @@
-//! How `wgmma` is done: each warp computes its sixteen rows of D at once, by products of the shapes of `mma`. What it needs of A and
-//! B it reads from shared memory, tile by tile of eight rows of 16 bytes.
+//! How `wgmma` is done: each warp computes its sixteen rows of D at once, by products of the shapes
+//! of `mma`. What it needs of A and B it reads from shared memory, tile by tile of eight rows of 16
+//! bytes.
 //!
-//! "Asynchronous" permits doing it when it is issued: until `wgmma.wait_group` nobody may touch what it reads or writes.
+//! "Asynchronous" permits doing it when it is issued: until `wgmma.wait_group` nobody may touch
+//! what it reads or writes.
 
 use ptxjit_ir::{InstData, IntBinaryOp, Space, SpecialReg, Type, Value};
 use smallvec::SmallVec;
@@ -65,8 +67,8 @@ impl Descriptor {
         }
     }
 
-    /// Where the row of 16 bytes begins that lanes of a quad share, of the tile with neighbours `outer` along M or N, counted in
-    /// eights, and `inner` along K, counted in 16 bytes.
+    /// Where the row of 16 bytes begins that lanes of a quad share, of the tile with neighbours
+    /// `outer` along M or N, counted in eights, and `inner` along K, counted in 16 bytes.
     fn row_along_k(&self, t: &mut Translator<'_>, lane: Lane, outer: Value, inner: u64) -> Value {
         let inner = t.iconst(Type::B32, inner);
         let sixteen = t.iconst(Type::B32, 16);
@@ -75,7 +77,8 @@ impl Descriptor {
         self.swizzled(t, &parts)
     }
 
-    /// The same for a matrix whose neighbours along M or N lie side by side: rows of one K, counted in eights by `inner`.
+    /// The same for a matrix whose neighbours along M or N lie side by side: rows of one K, counted
+    /// in eights by `inner`.
     fn row_across_k(&self, t: &mut Translator<'_>, lane: Lane, outer: Value, inner: u64) -> Value {
         let inner = t.iconst(Type::B32, inner);
         let sixteen = t.iconst(Type::B32, 16);

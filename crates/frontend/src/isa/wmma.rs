@@ -1,5 +1,5 @@
-//! `wmma`: loading, storing and multiplying matrices whose fragments have no documented layout. PTX ISA, "Warp-Level Matrix
-//! Instructions: wmma".
+//! `wmma`: loading, storing and multiplying matrices whose fragments have no documented layout. PTX
+//! ISA, "Warp-Level Matrix Instructions: wmma".
 
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
@@ -12,7 +12,8 @@ use super::operands::check_memory;
 use super::types::PtxType as T;
 use super::wmma_fragments as wmma;
 
-/// What all share: `.sync` is required, `.aligned` since PTX 6.3, and the state space of a load or store may be written.
+/// What all share: `.sync` is required, `.aligned` since PTX 6.3, and the state space of a load or
+/// store may be written.
 const LAYOUT: &[Mod] = &[Mod::Row, Mod::Col];
 const SPACE: &[Mod] = &[Mod::Global, Mod::Shared, Mod::SharedCta];
 const ALIGNED: &[Mod] = &[Mod::Aligned];

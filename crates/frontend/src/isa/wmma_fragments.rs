@@ -1,4 +1,5 @@
-//! How `wmma` is done by products of the shapes of `mma`, whose fragments are those that `wmma` leaves open.
+//! How `wmma` is done by products of the shapes of `mma`, whose fragments are those that `wmma`
+//! leaves open.
 //!
 //! ```text
 //!   m16n16   two products, for the left and the right half of B, C and D
@@ -67,8 +68,9 @@ enum Matrix {
     C,
 }
 
-/// A register's part of a matrix. The *outer* index goes over the rows of the left factor or the columns of the right one, and over
-/// the rows of the product; what a lane's number adds to both is in [`Access`].
+/// A register's part of a matrix. The *outer* index goes over the rows of the left factor or the
+/// columns of the right one, and over the rows of the product; what a lane's number adds to both is
+/// in [`Access`].
 #[derive(Copy, Clone)]
 struct Part {
     outer: u64,
@@ -124,7 +126,8 @@ struct Access {
 }
 
 impl Access {
-    /// Reads the address and the stride of an instruction; each lane has `per_lane` neighbours along the inner index.
+    /// Reads the address and the stride of an instruction; each lane has `per_lane` neighbours
+    /// along the inner index.
     fn new<'m>(
         t: &mut Translator<'m>,
         inst: &Inst<'m>,
@@ -194,7 +197,8 @@ impl Access {
         t.binary(IntBinaryOp::Add, self.base, offset)
     }
 
-    /// The addresses of `n` neighbours along the inner index, or of the first if they lie side by side.
+    /// The addresses of `n` neighbours along the inner index, or of the first if they lie side by
+    /// side.
     fn addresses(&self, t: &mut Translator<'_>, part: Part, n: u64) -> Vec<Value> {
         let n = if self.is_inner_dense { 1 } else { n };
         (0..n)

@@ -20,7 +20,8 @@ type Result<T> = std::result::Result<T, Diagnostic>;
 /// PERF: the grammar's tokens for a piece of this size stay in the second-level cache.
 const PIECE: usize = 16 << 10;
 
-/// Scopes within scopes: a name is looked for in each. ptxas gives up somewhere between 1000 and 5000.
+/// Scopes within scopes: a name is looked for in each. ptxas gives up somewhere between 1000 and
+/// 5000.
 const MAX_SCOPES: u32 = 2000;
 
 /// Only indices nest, `a[b[c]]`, and even that means nothing.
@@ -219,7 +220,8 @@ fn inlined_at(node: Node<'_>) -> Result<InlinedAt> {
     })
 }
 
-// ---- instructions --------------------------------------------------------------------------------
+// ---- instructions
+// --------------------------------------------------------------------------------
 
 fn instruction(node: Node<'_>) -> Result<Inst> {
     let mut inst = Inst {

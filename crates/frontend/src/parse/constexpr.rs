@@ -1,8 +1,10 @@
-//! Computes constant expressions, as the PTX ISA's "Summary of Constant Expression Evaluation Rules" says.
+//! Computes constant expressions, as the PTX ISA's "Summary of Constant Expression Evaluation
+//! Rules" says.
 //!
-//! Where ptxas differs from that table, ptxas is followed, since all PTX in the world has gone through
-//! it: `%` is unsigned, `& ^ |` are signed if both operands are, `?:` keeps the type of the chosen
-//! arm, and shift amounts are taken modulo 64. Both operands are always computed, so `1 || 1/0` is wrong.
+//! Where ptxas differs from that table, ptxas is followed, since all PTX in the world has gone
+//! through it: `%` is unsigned, `& ^ |` are signed if both operands are, `?:` keeps the type of the
+//! chosen arm, and shift amounts are taken modulo 64. Both operands are always computed, so `1 ||
+//! 1/0` is wrong.
 
 use crate::ast::{BinaryOp, Expr, ExprKind, UnaryOp};
 use crate::diag::Diagnostic;

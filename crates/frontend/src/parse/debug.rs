@@ -1,6 +1,7 @@
 //! Debug information at module scope: PTX ISA, "Debugging Directives: .section" and ".file".
 //!
-//! The contents of sections are looked at only to say what is wrong with them; nothing else in the compiler reads them.
+//! The contents of sections are looked at only to say what is wrong with them; nothing else in the
+//! compiler reads them.
 
 use rustc_hash::FxHashMap;
 

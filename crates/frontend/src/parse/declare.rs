@@ -99,7 +99,8 @@ pub(super) fn param(node: Node<'_>) -> Result<Param> {
     })
 }
 
-// ---- words ---------------------------------------------------------------------------------------
+// ---- words
+// ---------------------------------------------------------------------------------------
 
 fn specifier(to: &mut Specifiers, node: Node<'_>) -> Result<()> {
     let span = node.span();
@@ -344,7 +345,8 @@ fn misplaced(what: &str, place: &str, span: Span) -> Diagnostic {
     Diagnostic::error(format!("{what} must stand {place}")).label(span, "")
 }
 
-// ---- names ---------------------------------------------------------------------------------------
+// ---- names
+// ---------------------------------------------------------------------------------------
 
 fn variable(node: Node<'_>, specifiers: &Specifiers) -> Result<Variable> {
     let (space, ty) = required(specifiers, node.span())?;
@@ -397,7 +399,8 @@ fn dim(node: Node<'_>, is_first: bool) -> Result<Dim> {
     }
 }
 
-// ---- checks --------------------------------------------------------------------------------------
+// ---- checks
+// --------------------------------------------------------------------------------------
 
 fn required(specifiers: &Specifiers, span: Span) -> Result<(Space, Type)> {
     let missing =

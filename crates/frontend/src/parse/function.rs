@@ -168,7 +168,8 @@ fn wrong_values(text: &str, what: &str, span: Span) -> Diagnostic {
     Diagnostic::error(format!("`{text}` takes {what}")).label(span, "")
 }
 
-// ---- checks --------------------------------------------------------------------------------------
+// ---- checks
+// --------------------------------------------------------------------------------------
 
 fn check(source: &Source, function: &Function, version: Version) -> Result<()> {
     check_names(source, function)?;

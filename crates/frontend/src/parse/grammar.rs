@@ -1,10 +1,10 @@
 //! Runs the pest grammar (`grammar/ptx.pest`) and wraps what it returns.
 //!
-//! This is the only file that knows pest. The rest of `parse` walks [`Node`]s, whose spans are offsets
-//! into the whole source although the grammar sees only a slice of it.
+//! This is the only file that knows pest. The rest of `parse` walks [`Node`]s, whose spans are
+//! offsets into the whole source although the grammar sees only a slice of it.
 //!
-//! PERF: with its feature `std`, pest asks for the size of the stack in every sequence, a tenth of the time. So that is off, and
-//! the scan bounds how deep the text nests.
+//! PERF: with its feature `std`, pest asks for the size of the stack in every sequence, a tenth of
+//! the time. So that is off, and the scan bounds how deep the text nests.
 
 use std::borrow::Cow;
 
@@ -135,8 +135,8 @@ fn explain(err: &Error<Rule>, rule: Rule, text: &str, base: u32) -> Diagnostic {
     Diagnostic::error(message).label(place(at, token), "")
 }
 
-/// The start of the word that ends the text, if it made the grammar take something for a declaration
-/// that is none.
+/// The start of the word that ends the text, if it made the grammar take something for a
+/// declaration that is none.
 fn unknown_word(rule: Rule, text: &str) -> Option<usize> {
     let start = text.rfind(|c: char| !c.is_ascii_alphanumeric() && !"_$".contains(c))?;
     let before = text[..start].trim_end();

@@ -2,8 +2,8 @@
 //!
 //! [`module`] finds where everything is with a plain scan (`scan`) and hands only the headers of
 //! functions and variables to the grammar; [`body()`] and [`initializer()`] parse what the skeleton
-//! left as ranges, independently of each other and so in parallel if the caller likes. Syntax stops at the first error. No
-//! input makes these functions panic, and nesting is bounded everywhere.
+//! left as ranges, independently of each other and so in parallel if the caller likes. Syntax stops
+//! at the first error. No input makes these functions panic, and nesting is bounded everywhere.
 //!
 //! What is checked here is what can be said without knowing names or instructions: the shape of
 //! the text, the order and the arguments of directives, the form of declarations.
@@ -34,8 +34,8 @@ pub fn module(source: &Source) -> Result<Module, Vec<Diagnostic>> {
     }
 }
 
-/// As [`module`], for the module that `range` holds; but what stands before an error is returned all the same, with the error
-/// among [`Module::errors`].
+/// As [`module`], for the module that `range` holds; but what stands before an error is returned
+/// all the same, with the error among [`Module::errors`].
 pub fn outline(source: &Source, range: Span) -> Result<Module, Vec<Diagnostic>> {
     skeleton::module(source, range).map_err(|err| vec![err])
 }

@@ -1,8 +1,9 @@
 //! The fast scan over PTX text that finds where things end, before any grammar looks at them.
 //!
-//! It knows comments, strings and braces, nothing else, and runs at memory-like speed: a module of tens
-//! of MB is mostly function bodies that nobody asks for. It also refuses what is wrong anywhere in
-//! a text: stray characters outside ASCII, unknown preprocessor lines, unterminated comments and strings.
+//! It knows comments, strings and braces, nothing else, and runs at memory-like speed: a module of
+//! tens of MB is mostly function bodies that nobody asks for. It also refuses what is wrong
+//! anywhere in a text: stray characters outside ASCII, unknown preprocessor lines, unterminated
+//! comments and strings.
 
 use std::borrow::Cow;
 
@@ -28,7 +29,8 @@ const SPECIAL: [bool; 256] = {
     table
 };
 
-/// Open brackets and conditions of a statement. The grammar's code calls itself for each, and the stack must be enough for them.
+/// Open brackets and conditions of a statement. The grammar's code calls itself for each, and the
+/// stack must be enough for them.
 const MAX_NESTING: u32 = 100;
 
 /// Bytes that matter to [`check_nesting`].
@@ -82,8 +84,9 @@ pub(super) fn without_comments(text: &str) -> Result<Cow<'_, str>> {
     Ok(Cow::Owned(blanked))
 }
 
-/// What the grammar relies on: that the text is ASCII, and that nothing in it is nested so deeply that the stack could overflow.
-/// `a ? b : c ? d : e` nests without brackets; braces nest in initializers alone, since scopes are statements to the grammar.
+/// What the grammar relies on: that the text is ASCII, and that nothing in it is nested so deeply
+/// that the stack could overflow. `a ? b : c ? d : e` nests without brackets; braces nest in
+/// initializers alone, since scopes are statements to the grammar.
 pub(super) fn check_nesting(text: &[u8]) -> Result<()> {
     check_ascii(text, 0, text.len())?;
     let (mut open, mut conditions, mut in_initializer) = (0u32, 0u32, false);

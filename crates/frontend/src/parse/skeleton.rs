@@ -96,8 +96,8 @@ impl<'a> Reader<'a> {
         Diagnostic::error(format!("expected a directive, found `{found}`")).label(span, "")
     }
 
-    /// The text of a directive without terminator, up to the next one at most. The caller steps over as
-    /// much of it as the grammar takes.
+    /// The text of a directive without terminator, up to the next one at most. The caller steps
+    /// over as much of it as the grammar takes.
     fn open_directive(&self) -> Result<Piece<'a>> {
         let end = scan::open_directive_end(self.text, self.at)?;
         self.piece(scan::span(self.at, end))
@@ -126,7 +126,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A directive without end. If something else in it is wrong before that, it is the better thing to report.
+    /// A directive without end. If something else in it is wrong before that, it is the better
+    /// thing to report.
     fn unended(&self, start: usize, rule: Rule) -> Diagnostic {
         let end = self.text.trim_ascii_end().len();
         let piece = self.piece(scan::span(start, end));
@@ -145,7 +146,8 @@ impl<'a> Reader<'a> {
         Diagnostic::error("expected `;`, found the end").label(scan::span(end, end), "")
     }
 
-    // ---- module directives -----------------------------------------------------------------------
+    // ---- module directives
+    // -----------------------------------------------------------------------
 
     fn version(&mut self) -> Result<Version> {
         if self.peek()? != Some(".version") {
@@ -232,7 +234,8 @@ impl<'a> Reader<'a> {
         scan::span(self.at, end)
     }
 
-    // ---- items -----------------------------------------------------------------------------------
+    // ---- items
+    // -----------------------------------------------------------------------------------
 
     fn items(&mut self, module: &mut Module) -> Result<()> {
         while let Some(word) = self.peek()? {
@@ -324,7 +327,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A body without end. If something else in it is wrong before that, it is the better thing to report.
+    /// A body without end. If something else in it is wrong before that, it is the better thing to
+    /// report.
     fn unclosed(&self, open: usize, err: Diagnostic) -> Diagnostic {
         let rest = scan::span(open, self.text.len() + 1);
         let Err(inner) = body::body(self.source, rest) else {

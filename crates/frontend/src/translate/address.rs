@@ -1,7 +1,8 @@
-//! Memory operands: `[reg+imm]`, `[var+imm]`, `var[imm]`, `var[reg]`, `[imm]`, and addresses as values.
+//! Memory operands: `[reg+imm]`, `[var+imm]`, `var[imm]`, `var[reg]`, `[imm]`, and addresses as
+//! values.
 //!
-//! An address is first resolved (names looked up, offsets computed, nothing emitted), which is all that checking needs, and then
-//! emitted.
+//! An address is first resolved (names looked up, offsets computed, nothing emitted), which is all
+//! that checking needs, and then emitted.
 
 use ptxjit_ir::{FuncId, InstData, IntBinaryOp, Space, Type, Value};
 
@@ -204,7 +205,8 @@ impl<'m> Translator<'m> {
         }
     }
 
-    /// An address as a value (`mov.u64 r, var+4`), `B64`: an offset in a window, or a generic address for `.global`.
+    /// An address as a value (`mov.u64 r, var+4`), `B64`: an offset in a window, or a generic
+    /// address for `.global`.
     pub fn address_value(&mut self, operand: &'m ast::Operand) -> Result<Value, Diagnostic> {
         let addr = self.resolve_address(operand)?;
         let (base, offset) = self.emit_address(&addr)?;
@@ -212,8 +214,8 @@ impl<'m> Translator<'m> {
         Ok(self.add_offset(base, i64::from(offset)))
     }
 
-    /// The generic address of an operand that stands inside the brackets of a larger one: a variable, or a register that holds
-    /// a generic address.
+    /// The generic address of an operand that stands inside the brackets of a larger one: a
+    /// variable, or a register that holds a generic address.
     pub fn generic_address_part(&mut self, operand: &'m ast::Operand) -> Result<Value, Diagnostic> {
         let addr = match operand.kind {
             OperandKind::Name(_) => Addr {

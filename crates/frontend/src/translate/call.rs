@@ -1,10 +1,11 @@
 //! Calls: direct, indirect, and of the functions that the device runtime provides.
 //!
-//! In the IR a call passes values only. A register is passed as its value, a `.param` object as the pieces that
-//! [`layout::pieces_of`] cuts it into: the caller loads them from its `.param` variable, the callee stores
-//! them to the slot of its formal. Both slots are private memory, which later passes remove. A large object stays whole: the
-//! callee gets the address of the caller's variable and copies to or from it. An array without size is passed as the address of
-//! the caller's variable, too, and not copied.
+//! In the IR a call passes values only. A register is passed as its value, a `.param` object as the
+//! pieces that [`layout::pieces_of`] cuts it into: the caller loads them from its `.param`
+//! variable, the callee stores them to the slot of its formal. Both slots are private memory, which
+//! later passes remove. A large object stays whole: the callee gets the address of the caller's
+//! variable and copies to or from it. An array without size is passed as the address of the
+//! caller's variable, too, and not copied.
 
 use ptxjit_ir::{Builtin, DeviceOp, FuncId, InstData, RelocTarget, Type, Value, VarId};
 use smallvec::SmallVec;
@@ -88,7 +89,7 @@ impl<'m> Translator<'m> {
             None => {
                 self.found.callees.entry(func).or_insert(call.span);
                 let results = self.ins_multi(InstData::Call { func, args }, &types);
-                self.count_anew();
+                self.restart_counting();
                 results
             }
         };
@@ -108,7 +109,8 @@ impl<'m> Translator<'m> {
             let value = value.unwrap_or_else(|| self.iconst(ty, 0));
             let is_address = builtin != Builtin::Malloc && self.value_ty(value) == Type::B32;
             let value = self.zext_or_trunc(value, ty);
-            // A line number or a size of characters, among the addresses of `__assertfail`, is far below all windows.
+            // A line number or a size of characters, among the addresses of `__assertfail`, is far
+            // below all windows.
             widened.push(match ty {
                 Type::B64 if is_address => self.widen(value),
                 _ => value,
@@ -180,11 +182,12 @@ impl<'m> Translator<'m> {
             },
             &types,
         );
-        self.count_anew();
+        self.restart_counting();
         self.results(call, formals, &results)
     }
 
-    /// What the last operand of an indirect call says: the formals, and the targets if it lists them.
+    /// What the last operand of an indirect call says: the formals, and the targets if it lists
+    /// them.
     fn call_table(&mut self, table: Ident) -> Result<(Formals<'m>, Targets), Diagnostic> {
         let text = table.text(self.source);
         match self.find_label(table) {

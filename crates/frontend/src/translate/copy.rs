@@ -7,7 +7,8 @@ use super::Translator;
 use super::layout::Block;
 
 impl Translator<'_> {
-    /// Copies an object of local memory between two addresses: a loop over its words, and the bytes after them.
+    /// Copies an object of local memory between two addresses: a loop over its words, and the bytes
+    /// after them.
     pub(super) fn copy_block(&mut self, block: Block, to: Value, from: Value) {
         let Some(word) = Type::from_bytes(block.word) else {
             unreachable!("words have 1, 2, 4 or 8 bytes");

@@ -1,8 +1,9 @@
 //! Counters in programs that tell what was run ([`Counters`](ptxjit_ir::Counters)).
 //!
-//! Instructions that the same threads execute share a counter: it stands before the first of them. A label, a branch, a call and an
-//! instruction under whose guard threads end begin another, since the threads that go on may be others. A condition has a counter of the
-//! threads for which its predicate is true; how many it was false for is the difference.
+//! Instructions that the same threads execute share a counter: it stands before the first of them.
+//! A label, a branch, a call and an instruction under whose guard threads end begin another, since
+//! the threads that go on may be others. A condition has a counter of the threads for which its
+//! predicate is true; how many it was false for is the difference.
 
 use ptxjit_ir::{Block, Counted, FuncId, InstData, IntBinaryOp, Sides, SrcLoc, Value};
 
@@ -83,7 +84,7 @@ impl Translator<'_> {
     }
 
     /// From here on there may be fewer threads, or others.
-    pub(super) fn count_anew(&mut self) {
+    pub(super) fn restart_counting(&mut self) {
         self.counting.here = None;
     }
 

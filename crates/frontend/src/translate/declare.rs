@@ -14,7 +14,8 @@ use super::names::redefinition;
 use super::scope::{Entity, Place, PlaceBase};
 
 impl<'m> Translator<'m> {
-    /// Declares a name in the innermost scope; a second declaration there is reported. Labels are names as others are.
+    /// Declares a name in the innermost scope; a second declaration there is reported. Labels are
+    /// names as others are.
     pub(super) fn declare(&mut self, name: Ident, entity: Entity) {
         let text = name.text(self.source);
         let label = self.labels.declared_here(text);

@@ -102,7 +102,8 @@ impl Translator<'_> {
         self.ins(InstData::IntUnary { op, ty, arg }, result)
     }
 
-    /// An op with two integer operands, at the type of the first; the `Wide` products give twice its width.
+    /// An op with two integer operands, at the type of the first; the `Wide` products give twice
+    /// its width.
     pub fn binary(&mut self, op: IntBinaryOp, x: Value, y: Value) -> Value {
         let ty = self.value_ty(x);
         let result = match op {

@@ -1,7 +1,8 @@
 //! Labels, branches and the blocks they lead to.
 //!
-//! Labels are known in their whole scope, also before they stand, so they are gathered before translation; so is the
-//! number of branches to each, which tells when a block can be sealed. A label of an inner scope cannot be reached from outside.
+//! Labels are known in their whole scope, also before they stand, so they are gathered before
+//! translation; so is the number of branches to each, which tells when a block can be sealed. A
+//! label of an inner scope cannot be reached from outside.
 
 use std::borrow::Cow;
 
@@ -266,7 +267,7 @@ impl<'m> Translator<'m> {
                 self.builder.brif(cond, target, next);
                 self.builder.seal(next);
                 self.builder.switch_to(next);
-                self.count_anew();
+                self.restart_counting();
             }
         }
         let label = &mut self.labels.labels[idx];
@@ -380,7 +381,8 @@ impl<'m> Translator<'m> {
         }
     }
 
-    /// Makes sure that instructions have a block to go to: code after a branch that no label precedes cannot be reached.
+    /// Makes sure that instructions have a block to go to: code after a branch that no label
+    /// precedes cannot be reached.
     pub(super) fn ensure_block(&mut self) {
         if self.builder.is_filled() {
             let block = self.builder.new_block();

@@ -127,8 +127,9 @@ impl<'m> Translator<'m> {
         }
     }
 
-    /// Registers and local variables of module scope (PTX before 3.0) are those of each thread. Device functions would share them
-    /// with their caller, which is not done: there they stay unknown.
+    /// Registers and local variables of module scope (PTX before 3.0) are those of each thread.
+    /// Device functions would share them with their caller, which is not done: there they stay
+    /// unknown.
     fn declare_old(&mut self) {
         for var in self.unit.ast.variables() {
             if matches!(var.space, ast::Space::Reg | ast::Space::Local)
@@ -498,7 +499,7 @@ impl<'m> Translator<'m> {
         let result = body(self);
         match self.builder.is_filled() {
             // Those threads are gone.
-            true => self.count_anew(),
+            true => self.restart_counting(),
             false => self.builder.jump(next),
         }
         self.builder.seal(next);

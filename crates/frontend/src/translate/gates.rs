@@ -122,7 +122,8 @@ pub(super) enum PragmaPlace {
     Body(FunctionKind),
 }
 
-/// Pragmas that came late, and the one that may stand outside functions. Others that nobody knows are ignored in functions.
+/// Pragmas that came late, and the one that may stand outside functions. Others that nobody knows
+/// are ignored in functions.
 pub(super) fn check_pragma(
     unit: &Unit,
     source: &Source,

@@ -230,7 +230,8 @@ impl Filler<'_> {
         Ok(())
     }
 
-    /// Fills one level of braces; the first `n_dims` levels are array dimensions, one more is a vector.
+    /// Fills one level of braces; the first `n_dims` levels are array dimensions, one more is a
+    /// vector.
     fn level(
         &mut self,
         init: &Initializer,
@@ -364,7 +365,8 @@ impl Filler<'_> {
         let too_large = || error(span, "the initializer is too large");
         let start = usize::try_from(offset).map_err(|_| too_large())?;
         let end = start.checked_add(bytes.len()).ok_or_else(too_large)?;
-        // Elements come in ascending order, so this grows with what is written, not with what the dimensions claim.
+        // Elements come in ascending order, so this grows with what is written, not with what the
+        // dimensions claim.
         if end > self.init.bytes.len() {
             if end > 1 << 32 {
                 return Err(too_large());
@@ -450,7 +452,8 @@ impl Filler<'_> {
         self.put(offset, &[0; 8][..usize::from(size)], span)?;
         let is_old = !self.unit.ast.version.at_least(3, 1);
         let mut generic = address.is_generic || is_old;
-        // What a narrow generic address says of a constant does not depend on where the constants are.
+        // What a narrow generic address says of a constant does not depend on where the constants
+        // are.
         if generic && size < 8 && shift == 0 && is_const {
             generic = false;
             addend += super::narrow::CONST as i64;

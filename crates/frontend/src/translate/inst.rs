@@ -1,4 +1,5 @@
-//! An instruction as its handler sees it: the written one, its row, and its modifiers and types decoded.
+//! An instruction as its handler sees it: the written one, its row, and its modifiers and types
+//! decoded.
 
 use ptxjit_ir::{FloatMode, Round};
 use smallvec::SmallVec;
@@ -42,7 +43,8 @@ impl<'m> Inst<'m> {
         self.mods.pick(mods)
     }
 
-    /// Type number `n` in written order. The row says how many there are; asking for more gives `.b32`.
+    /// Type number `n` in written order. The row says how many there are; asking for more gives
+    /// `.b32`.
     pub fn ty(&self, n: usize) -> PtxType {
         self.types.get(n).copied().unwrap_or(PtxType::B32)
     }

@@ -1,4 +1,5 @@
-//! Sizes, alignments and places: of variables, of kernel parameters, and how `.param` objects are cut into SSA values for calls.
+//! Sizes, alignments and places: of variables, of kernel parameters, and how `.param` objects are
+//! cut into SSA values for calls.
 
 use ptxjit_ir as ir;
 use ptxjit_ir::{KernelAttrs, KernelParam};
@@ -70,7 +71,8 @@ pub(crate) enum Passing {
     Reg(SmallVec<[ir::Type; 2]>),
     /// Memory, cut into pieces.
     Memory(Vec<Piece>),
-    /// Memory of more than [`MAX_PIECES`] pieces, which the callee copies from or to the address of what the caller has.
+    /// Memory of more than [`MAX_PIECES`] pieces, which the callee copies from or to the address of
+    /// what the caller has.
     Copy(Block),
     /// An array without size: the local address of what the caller has.
     Address,
@@ -114,8 +116,8 @@ impl Passing {
     }
 }
 
-/// Types of the values that go to and come from a function. The addresses where results are to be copied to follow the
-/// arguments.
+/// Types of the values that go to and come from a function. The addresses where results are to be
+/// copied to follow the arguments.
 pub(crate) fn signature(params: &[ast::Param], returns: &[ast::Param]) -> ir::Signature {
     let mut signature = ir::Signature::default();
     for param in params {
@@ -138,7 +140,8 @@ pub(crate) fn reg_types(ty: PtxType, elems: u8) -> SmallVec<[ir::Type; 2]> {
     SmallVec::from_elem(ty.ir().unwrap_or(ir::Type::B64), n)
 }
 
-/// More pieces than this are not worth a value each: structures are smaller, and values cost the compiler much more than bytes.
+/// More pieces than this are not worth a value each: structures are smaller, and values cost the
+/// compiler much more than bytes.
 const MAX_PIECES: u64 = 32;
 
 /// An object that is copied: all of its words, and then the bytes after them.
@@ -171,8 +174,9 @@ fn word_of(layout: Layout, is_scalar: bool) -> u32 {
     .clamp(1, 8)
 }
 
-/// Cuts an object into values: a scalar into itself, an array into words of its alignment (at most 8 bytes) and a tail of
-/// smaller ones. Caller and callee agree because both start from size and alignment of the formal parameter.
+/// Cuts an object into values: a scalar into itself, an array into words of its alignment (at most
+/// 8 bytes) and a tail of smaller ones. Caller and callee agree because both start from size and
+/// alignment of the formal parameter.
 pub(crate) fn pieces_of(layout: Layout, is_scalar: bool) -> Vec<Piece> {
     pieces_between(0, layout.size, word_of(layout, is_scalar))
 }

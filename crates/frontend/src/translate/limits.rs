@@ -1,7 +1,7 @@
 //! How large things can be: variables, parameters, frames, and the state spaces as a whole.
 //!
-//! What is refused here, everything after can rely on: sizes of objects fit their address spaces, so
-//! that sums of an offset and a size do not overflow in 64 bits, nor in 32 bits in the windows.
+//! What is refused here, everything after can rely on: sizes of objects fit their address spaces,
+//! so that sums of an offset and a size do not overflow in 64 bits, nor in 32 bits in the windows.
 //! Limits of NVIDIA's assembler make a module wrong; a frame larger than a thread's local memory is
 //! correct PTX that no device can run, and is told when its kernel is wanted.
 
@@ -20,7 +20,8 @@ use super::module::Module;
 /// Bytes of all `.const` variables of a module.
 const CONST: u64 = 64 << 10;
 
-/// Bytes of the `.shared` variables that a kernel and the functions it calls name; more must be asked for at the launch.
+/// Bytes of the `.shared` variables that a kernel and the functions it calls name; more must be
+/// asked for at the launch.
 const STATIC_SHARED: u64 = 48 << 10;
 
 /// Bytes of local memory that a thread has.
@@ -57,7 +58,8 @@ pub(super) fn check_variable(module: &Module, var: &ast::Variable) -> Option<Dia
     check_size(name, var.space, size, var.span)
 }
 
-/// A parameter that is too large to have a place. Those of kernels have tighter limits, which the parser knows.
+/// A parameter that is too large to have a place. Those of kernels have tighter limits, which the
+/// parser knows.
 pub(super) fn check_param(source: &Source, param: &ast::Param) -> Option<Diagnostic> {
     let name = param.name.map_or("_", |name| name.text(source));
     check_size(name, param.space, Layout::of_param(param).size, param.span)
@@ -112,7 +114,8 @@ impl ConstBytes {
         }
     }
 
-    /// Adds a variable; unless it is constant, nothing happens. Banks (PTX before 2.2) are spaces of their own.
+    /// Adds a variable; unless it is constant, nothing happens. Banks (PTX before 2.2) are spaces
+    /// of their own.
     pub(super) fn add(&mut self, module: &Module, var: &ast::Variable) {
         if var.space != Space::Const || var.bank.is_some() || var.range.is_some() {
             return;
@@ -149,7 +152,8 @@ fn place(end: &mut u64, size: u64, align: u32) -> u64 {
     *end
 }
 
-/// The `.shared` variables that a kernel names, which must fit what a launch provides without being asked.
+/// The `.shared` variables that a kernel names, which must fit what a launch provides without being
+/// asked.
 pub(super) fn check_shared<'a>(
     module: &Module,
     kernel: FuncId,
@@ -218,8 +222,9 @@ pub(super) fn check_kernels(module: &Module, named: &BTreeMap<FuncId, Named>) ->
     kernels.filter_map(check).collect()
 }
 
-/// The shared variables that a kernel and what it calls name. A module with so many kernels and functions that all pairs of them
-/// cannot be looked at is checked again kernel by kernel when these are wanted.
+/// The shared variables that a kernel and what it calls name. A module with so many kernels and
+/// functions that all pairs of them cannot be looked at is checked again kernel by kernel when
+/// these are wanted.
 fn reached<'a>(
     kernel: FuncId,
     named: &'a BTreeMap<FuncId, Named>,
@@ -257,13 +262,14 @@ pub(super) fn check_frame(
     })
 }
 
-/// Steps that finding the values of registers may take in a function with this body: what compilers emit takes up to five
-/// for each character.
+/// Steps that finding the values of registers may take in a function with this body: what compilers
+/// emit takes up to five for each character.
 pub(super) fn merge_steps(body: Span) -> u64 {
     (10 * u64::from(body.len())).max(5_000_000)
 }
 
-/// A function whose registers change before so many places where control flow meets that the values at all of them cannot be kept.
+/// A function whose registers change before so many places where control flow meets that the values
+/// at all of them cannot be kept.
 pub(super) fn too_many_merges(name: &str, body: Span, span: Span) -> Diagnostic {
     let limit = merge_steps(body);
     let message =

@@ -1,12 +1,14 @@
 //! Linking: what each name of each unit means, if another unit defines it.
 //!
-//! A name without linking directive is known in its unit alone; kernels are known everywhere. Of the rest, what is `.extern` means
-//! the one `.visible` definition, else the `.common` one, else the first that is `.weak`, else a function that is built in. All
-//! definitions of one name become that one; only two that are `.visible` are too many. `.common` variables join to the
-//! largest size and alignment. `.extern .shared` arrays without size are the CTA's dynamic memory, whatever their names.
+//! A name without linking directive is known in its unit alone; kernels are known everywhere. Of
+//! the rest, what is `.extern` means the one `.visible` definition, else the `.common` one, else
+//! the first that is `.weak`, else a function that is built in. All definitions of one name become
+//! that one; only two that are `.visible` are too many. `.common` variables join to the largest
+//! size and alignment. `.extern .shared` arrays without size are the CTA's dynamic memory, whatever
+//! their names.
 //!
-//! The linker changes nothing but numbers (`Func::alias`, `ModuleVar::bound`), so that a call of another unit's function is
-//! translated, inlined and compiled as one within a unit.
+//! The linker changes nothing but numbers (`Func::alias`, `ModuleVar::bound`), so that a call of
+//! another unit's function is translated, inlined and compiled as one within a unit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -195,7 +197,8 @@ impl Linker<'_> {
         }
     }
 
-    /// Joins the `.common` variables of a name. The one with an initializer is the definition, else the first.
+    /// Joins the `.common` variables of a name. The one with an initializer is the definition, else
+    /// the first.
     fn join(&mut self, name: &str, symbols: &[Symbol]) -> Option<Symbol> {
         let commons = symbols.iter().filter_map(|&symbol| match symbol.item {
             Item::Var(id) if symbol.strength == Strength::Common => Some((id, symbol)),

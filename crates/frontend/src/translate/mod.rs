@@ -1,12 +1,15 @@
-//! From the syntax tree to the IR: names and scopes, registers, operands, control flow, calls, variables.
+//! From the syntax tree to the IR: names and scopes, registers, operands, control flow, calls,
+//! variables.
 //!
-//! [`Module`] is a whole PTX module, whose bodies are parsed and translated when a kernel is wanted ([`Module::program`]).
-//! [`Translator`] translates one body: it walks the statements, and for every instruction finds its row in the
-//! instruction table ([`crate::isa`]) and calls the row's handler. Handlers read operands with [`Translator::src`], write with
-//! [`Translator::dst`], and emit with the methods of `emit.rs`; guards, sinks, widening and immediates are taken care of there.
+//! [`Module`] is a whole PTX module, whose bodies are parsed and translated when a kernel is wanted
+//! ([`Module::program`]). [`Translator`] translates one body: it walks the statements, and for
+//! every instruction finds its row in the instruction table ([`crate::isa`]) and calls the row's
+//! handler. Handlers read operands with [`Translator::src`], write with [`Translator::dst`], and
+//! emit with the methods of `emit.rs`; guards, sinks, widening and immediates are taken care of
+//! there.
 //!
-//! After translation nothing looks at PTX text again. What is wrong in a body does not stop its translation: the statement is
-//! left out, and all findings are reported together.
+//! After translation nothing looks at PTX text again. What is wrong in a body does not stop its
+//! translation: the statement is left out, and all findings are reported together.
 
 mod address;
 mod call;
@@ -91,7 +94,8 @@ pub struct Translator<'m> {
     range_names: limits::RangeNames,
     /// The forms met so far, by name and number of operands.
     pub(crate) forms: FxHashMap<(&'m str, usize), Form>,
-    /// PERF: registers found last, by where their names stand: checking an operand and using it both look its name up.
+    /// PERF: registers found last, by where their names stand: checking an operand and using it
+    /// both look its name up.
     recent: [(u32, RegId); 16],
 }
 
@@ -130,7 +134,8 @@ impl<'m> Translator<'m> {
             .is_some_and(|size| size.bits == 64)
     }
 
-    /// Whether the module says `.address_size 32`: then wider registers are cut where they are used as addresses.
+    /// Whether the module says `.address_size 32`: then wider registers are cut where they are used
+    /// as addresses.
     pub(crate) fn cuts_addresses(&self) -> bool {
         self.unit
             .ast
@@ -143,7 +148,8 @@ impl<'m> Translator<'m> {
         self.is_kernel
     }
 
-    /// The instruction at hand means what it should only if the lanes of a warp run in lockstep, as they do below `sm_70`.
+    /// The instruction at hand means what it should only if the lanes of a warp run in lockstep, as
+    /// they do below `sm_70`.
     pub fn want_lockstep(&mut self) {
         self.found.wants_lockstep = true;
     }

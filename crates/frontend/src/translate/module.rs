@@ -1,11 +1,14 @@
-//! A PTX module, or several that are linked: names, kernels and variables, and the way from a kernel's name to a [`Program`].
+//! A PTX module, or several that are linked: names, kernels and variables, and the way from a
+//! kernel's name to a [`Program`].
 //!
-//! Making a [`Module`] costs one scan of the text. Bodies and initializers are parsed when they are wanted, and nothing of them
-//! is kept. Each text is a [`Unit`] with names of its own. Functions and variables have numbers that are unique in all of them:
-//! functions in order of their first declaration, variables likewise; a static variable inside a function has the number of
-//! module variables plus the byte offset of its name, so that its number is known without looking at any other body.
-//! What the linker (`link.rs`) finds to be one thing keeps its several numbers, and all but one lead to that one
-//! ([`Module::resolve_alias`], [`Module::resolve_var`]): only resolved numbers leave this crate.
+//! Making a [`Module`] costs one scan of the text. Bodies and initializers are parsed when they are
+//! wanted, and nothing of them is kept. Each text is a [`Unit`] with names of its own. Functions
+//! and variables have numbers that are unique in all of them: functions in order of their first
+//! declaration, variables likewise; a static variable inside a function has the number of module
+//! variables plus the byte offset of its name, so that its number is known without looking at any
+//! other body. What the linker (`link.rs`) finds to be one thing keeps its several numbers, and all
+//! but one lead to that one ([`Module::resolve_alias`], [`Module::resolve_var`]): only resolved
+//! numbers leave this crate.
 //!
 //! The file is long because it is the crate's face: one method for each thing that callers ask.
 
@@ -143,7 +146,8 @@ pub struct SourceLine {
 }
 
 impl Module {
-    /// Shared memory for system software, see [`sregs::RESERVED_SHARED_BYTES`]. No declaration has this number.
+    /// Shared memory for system software, see [`sregs::RESERVED_SHARED_BYTES`]. No declaration has
+    /// this number.
     pub(super) fn reserved_shared() -> VarId {
         VarId::from_u32(u32::MAX - 1)
     }
@@ -153,13 +157,14 @@ impl Module {
         Module::load(source).map_err(|refused| refused.diagnostics)
     }
 
-    /// As [`Module::parse`], but the source comes back if it is wrong. What the module declares `.extern` may be missing:
-    /// then the kernels that need it cannot be had.
+    /// As [`Module::parse`], but the source comes back if it is wrong. What the module declares
+    /// `.extern` may be missing: then the kernels that need it cannot be had.
     pub fn load(source: Source) -> Result<Module, Box<Refused>> {
         Module::build(source, false)
     }
 
-    /// Links the modules that are the texts of `source`. Whatever they use must be defined in one of them.
+    /// Links the modules that are the texts of `source`. Whatever they use must be defined in one
+    /// of them.
     pub fn link(source: Source) -> Result<Module, Box<Refused>> {
         Module::build(source, true)
     }
@@ -232,7 +237,8 @@ impl Module {
         &self.warnings
     }
 
-    /// The bits of addresses that the modules say, if one does: all say the same, and 32 is what ones that do not may count on.
+    /// The bits of addresses that the modules say, if one does: all say the same, and 32 is what
+    /// ones that do not may count on.
     pub fn address_bits(&self) -> Option<u32> {
         let mut sizes = self.units.iter().filter_map(|unit| unit.ast.address_size);
         sizes.next().map(|size| size.bits)
@@ -421,7 +427,8 @@ impl Module {
         }
     }
 
-    /// Checks everything: all bodies and initializers. What is right but cannot be executed yet is no finding.
+    /// Checks everything: all bodies and initializers. What is right but cannot be executed yet is
+    /// no finding.
     pub fn check(&self) -> Vec<Diagnostic> {
         program::check(self)
     }
@@ -524,8 +531,8 @@ impl Module {
         VarId::new(self.vars.len() + name.span.start as usize)
     }
 
-    /// A static variable of a function. All of them are found at once: looking for each in its function would parse the function
-    /// as often as it has variables.
+    /// A static variable of a function. All of them are found at once: looking for each in its
+    /// function would parse the function as often as it has variables.
     fn static_var(&self, id: VarId) -> Option<&ast::Variable> {
         let offset = u32::try_from(id.index().checked_sub(self.vars.len())?).ok()?;
         self.statics
@@ -560,7 +567,8 @@ impl Module {
     /// None for variables in spaces that are not module-wide.
     pub(crate) fn describe_var(&self, ast: &ast::Variable) -> Option<Var> {
         let layout = Layout::of_var(ast);
-        // An array without size in a constant bank is the bank itself, which the driver fills (PTX before 2.2).
+        // An array without size in a constant bank is the bank itself, which the driver fills (PTX
+        // before 2.2).
         let is_bank = ast.bank.is_some() && layout.is_unsized;
         let is_extern = ast.linkage == ast::Linkage::Extern && !is_bank;
         let mut size = if is_bank { 1 << 16 } else { layout.size };

@@ -1,10 +1,12 @@
 //! Generic addresses of 32 bits, for modules whose addresses are that narrow.
 //!
-//! The engines' generic addresses have 64 bits. Global memory of a device for such modules lies below [`CONST`], so that its
-//! addresses are the same in both forms. What lies above stands for offsets in the windows; [`Translator::widen`] turns such an
-//! address into one of 64 bits and leaves all others as they are, [`Translator::narrow`] is the way back.
+//! The engines' generic addresses have 64 bits. Global memory of a device for such modules lies
+//! below [`CONST`], so that its addresses are the same in both forms. What lies above stands for
+//! offsets in the windows; [`Translator::widen`] turns such an address into one of 64 bits and
+//! leaves all others as they are, [`Translator::narrow`] is the way back.
 //!
-//! Addresses and sizes of windows are no part of PTX: programs learn them only by `cvta` and `mapa`.
+//! Addresses and sizes of windows are no part of PTX: programs learn them only by `cvta` and
+//! `mapa`.
 
 use ptxjit_ir::{CompareOp, InstData, IntBinaryOp, Space, Type, Value};
 
@@ -33,7 +35,8 @@ fn range(space: Space) -> Option<(u64, u64)> {
 }
 
 impl Translator<'_> {
-    /// The instruction, with the address of 32 bits in global memory or any by which it may access memory made one of 64.
+    /// The instruction, with the address of 32 bits in global memory or any by which it may access
+    /// memory made one of 64.
     pub(super) fn with_whole_address(&mut self, mut data: InstData) -> InstData {
         if self.has_wide_addresses() {
             return data;
@@ -72,7 +75,8 @@ impl Translator<'_> {
         data
     }
 
-    /// The generic address of 64 bits that one of 32, zero-extended, stands for. Others stay as they are.
+    /// The generic address of 64 bits that one of 32, zero-extended, stands for. Others stay as
+    /// they are.
     pub fn widen(&mut self, addr: Value) -> Value {
         if self.has_wide_addresses() {
             return addr;

@@ -6,8 +6,9 @@ use crate::isa;
 
 use super::Translator;
 
-/// Work that all suggestions of a module may take, in steps of comparing two words: enough for some thousand mistakes in a large
-/// module, and little beside the rest of a check. After that, mistakes are told without suggestions.
+/// Work that all suggestions of a module may take, in steps of comparing two words: enough for some
+/// thousand mistakes in a large module, and little beside the rest of a check. After that, mistakes
+/// are told without suggestions.
 const LIMIT: u64 = 100_000_000;
 
 /// Finds suggestions, as long as there are not too many mistakes.
@@ -38,7 +39,8 @@ impl Near {
         found.filter(|_| before + work <= LIMIT)
     }
 
-    /// Whether there were too many mistakes for a suggestion to each. That does not depend on the order in which threads ask.
+    /// Whether there were too many mistakes for a suggestion to each. That does not depend on the
+    /// order in which threads ask.
     pub(super) fn is_exhausted(&self) -> bool {
         self.work.load(Ordering::Relaxed) > LIMIT
     }

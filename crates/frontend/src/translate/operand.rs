@@ -1,7 +1,8 @@
 //! Operands of instructions: reading them as values, writing them.
 //!
-//! The widening rules of the PTX ISA, "Operand Size Exceeding Instruction-Type Size", are applied here: a source register that is
-//! wider than the type is chopped, a value for a wider destination is extended, with its sign for signed types.
+//! The widening rules of the PTX ISA, "Operand Size Exceeding Instruction-Type Size", are applied
+//! here: a source register that is wider than the type is chopped, a value for a wider destination
+//! is extended, with its sign for signed types.
 
 use ptxjit_ir::{InstData, IntBinaryOp, SpecialReg, Type, Value, Variable};
 use smallvec::SmallVec;
@@ -55,8 +56,8 @@ impl<'m> Translator<'m> {
         }
     }
 
-    /// Reads the elements of operand `n`: a brace list, a vector register, or a single operand. An element of 128 bits gives two
-    /// values, the low half first. A sink `_` gives `None`.
+    /// Reads the elements of operand `n`: a brace list, a vector register, or a single operand. An
+    /// element of 128 bits gives two values, the low half first. A sink `_` gives `None`.
     pub fn src_elems(
         &mut self,
         inst: &Inst<'m>,
@@ -252,7 +253,8 @@ impl<'m> Translator<'m> {
         self.fit_sources(values, ty)
     }
 
-    /// Reads a register's variables, `n` for each element, and chops the elements to the type of the instruction.
+    /// Reads a register's variables, `n` for each element, and chops the elements to the type of
+    /// the instruction.
     fn read_vars(&mut self, vars: &[Variable], n: usize, ty: PtxType) -> Values {
         let values = vars
             .chunks(n)
@@ -269,7 +271,8 @@ impl<'m> Translator<'m> {
             .collect()
     }
 
-    /// Chops a register's value to the type of the instruction. (A narrower one only occurs where `check` has complained.)
+    /// Chops a register's value to the type of the instruction. (A narrower one only occurs where
+    /// `check` has complained.)
     fn fit_source(&mut self, value: Value, ty: PtxType) -> Value {
         match ty.ir() {
             Some(to) => self.zext_or_trunc(value, to),
@@ -313,8 +316,8 @@ impl<'m> Translator<'m> {
         }
     }
 
-    /// Writes the elements of operand `n`: a brace list, a vector register, or a single register. 128-bit elements take two
-    /// values each, the low half first.
+    /// Writes the elements of operand `n`: a brace list, a vector register, or a single register.
+    /// 128-bit elements take two values each, the low half first.
     pub fn dst_elems(
         &mut self,
         inst: &Inst<'m>,
@@ -558,8 +561,8 @@ pub fn element_index(selector: &str) -> Option<usize> {
     }
 }
 
-/// The bits of a constant in an operand of type `ty`. Integers are truncated; in a float operand a float constant is rounded to
-/// the type.
+/// The bits of a constant in an operand of type `ty`. Integers are truncated; in a float operand a
+/// float constant is rounded to the type.
 pub fn const_bits(value: constexpr::Value, ty: PtxType) -> Result<u64, String> {
     use constexpr::Value as V;
     match (ty.class(), value) {
@@ -567,7 +570,8 @@ pub fn const_bits(value: constexpr::Value, ty: PtxType) -> Result<u64, String> {
         (Class::Bits | Class::Unsigned | Class::Signed, V::S64(_) | V::U64(_)) => {
             Ok(value.as_int().unwrap_or(0))
         }
-        // The hexadecimal forms are bit patterns; ptxas takes them where bits of their size are wanted.
+        // The hexadecimal forms are bit patterns; ptxas takes them where bits of their size are
+        // wanted.
         (Class::Bits, V::F32Bits(bits)) if ty.bits() == 32 => Ok(u64::from(bits)),
         (Class::Bits, V::F64(value)) if ty.bits() == 64 => Ok(value.to_bits()),
         (Class::Float, V::F32Bits(bits)) if ty == PtxType::F32 => Ok(u64::from(bits)),

@@ -210,7 +210,8 @@ impl Build<'_> {
     }
 }
 
-/// A call of what is declared but nowhere defined. What the device runtime of CUDA would provide is unsupported, not wrong.
+/// A call of what is declared but nowhere defined. What the device runtime of CUDA would provide is
+/// unsupported, not wrong.
 fn unresolved(name: &str, from: Option<Span>) -> Diagnostic {
     let diagnostic = if is_device_runtime(name) {
         Diagnostic::unsupported(format!("a call of `{name}`"))

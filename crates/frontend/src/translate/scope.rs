@@ -1,7 +1,8 @@
 //! Names inside a function: registers, variables, parameters, in nested scopes.
 //!
-//! Inner names hide outer ones. `.reg .b32 %r<100>` is kept as one range; its registers come into being when they are first used,
-//! so a range of a million costs nothing. `%r03` names the same register as `%r3`.
+//! Inner names hide outer ones. `.reg .b32 %r<100>` is kept as one range; its registers come into
+//! being when they are first used, so a range of a million costs nothing. `%r03` names the same
+//! register as `%r3`.
 
 use std::borrow::Cow;
 
@@ -87,11 +88,13 @@ struct Range {
     regs: FxHashMap<u32, RegId>,
 }
 
-/// Where the prefix of a register's name can end. A prefix may itself end in digits (`%r1<5>` declares `%r10`), so every split of
-/// the final digits counts; numbers have ten digits at most, after any zeros.
+/// Where the prefix of a register's name can end. A prefix may itself end in digits (`%r1<5>`
+/// declares `%r10`), so every split of the final digits counts; numbers have ten digits at most,
+/// after any zeros.
 fn splits(name: &str) -> impl Iterator<Item = usize> + use<> {
     const MAX_NUMBER: usize = 10;
-    // Names are as long as they like, and looking up each prefix of a long one would take the square of that.
+    // Names are as long as they like, and looking up each prefix of a long one would take the
+    // square of that.
     const MAX_ZEROS: usize = 128;
     let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
     let number = digits.min(MAX_NUMBER);

@@ -1,4 +1,5 @@
-//! Operands of the video instructions: a part of a register (`r.b0`, `r.h10`), perhaps with a minus sign.
+//! Operands of the video instructions: a part of a register (`r.b0`, `r.h10`), perhaps with a minus
+//! sign.
 
 use ptxjit_ir::Value;
 

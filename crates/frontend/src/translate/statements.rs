@@ -33,8 +33,8 @@ pub struct Statement {
     pub selects: bool,
     /// It waits at a barrier of the CTA or the cluster.
     pub is_barrier: bool,
-    /// The lines of the original program that it is of: where it stands, then where that was inlined, and so on. Empty where no `.loc`
-    /// tells.
+    /// The lines of the original program that it is of: where it stands, then where that was
+    /// inlined, and so on. Empty where no `.loc` tells.
     pub stack: Vec<SourceLine>,
 }
 
@@ -80,8 +80,9 @@ impl Module {
         })
     }
 
-    /// The lines of the original program that a statement is of, the innermost first: where it stands, then where that was
-    /// inlined, and so on (PTX ISA, "Debugging Directives: .loc"). Empty where no `.loc` tells.
+    /// The lines of the original program that a statement is of, the innermost first: where it
+    /// stands, then where that was inlined, and so on (PTX ISA, "Debugging Directives: .loc").
+    /// Empty where no `.loc` tells.
     pub fn source_stack(&self, loc: SrcLoc) -> Vec<SourceLine> {
         let Some(unit) = self.unit_at(loc.0) else {
             return Vec::new();

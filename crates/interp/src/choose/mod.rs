@@ -1,9 +1,11 @@
 //! In what order threads make progress: a [`Schedule`] names it, a [`Chooser`] makes its choices.
 //!
-//! Under [`Schedule::Deterministic`] every thread runs as far as it gets. Under all others the lanes of a warp run as a group that
-//! stops at *preemption points* only: before strong accesses, fences, barriers, warp operations and calls of the device runtime,
-//! after branches at which lanes diverged, and at the ends of loops. Diverged lanes are groups of their own until a barrier or
-//! `bar.warp.sync` joins them: nothing else promises that they converge (PTX ISA, "Execution of threads").
+//! Under [`Schedule::Deterministic`] every thread runs as far as it gets. Under all others the
+//! lanes of a warp run as a group that stops at *preemption points* only: before strong accesses,
+//! fences, barriers, warp operations and calls of the device runtime, after branches at which lanes
+//! diverged, and at the ends of loops. Diverged lanes are groups of their own until a barrier or
+//! `bar.warp.sync` joins them: nothing else promises that they converge (PTX ISA, "Execution of
+//! threads").
 
 mod plain;
 mod priority;
@@ -20,18 +22,21 @@ pub enum Schedule {
     Deterministic,
     /// One group after the other, each up to its next preemption point.
     RoundRobin,
-    /// Any group, drawn from the seed at each preemption point; now and then some lanes of a group leave it.
+    /// Any group, drawn from the seed at each preemption point; now and then some lanes of a group
+    /// leave it.
     Random(u64),
     /// The newest first and as long as possible, the last CTA first.
     Adversarial,
-    /// By random priorities, with so many points less one at which the group that runs falls behind all others: Burckhardt et al.,
-    /// "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs" (ASPLOS 2010).
+    /// By random priorities, with so many points less one at which the group that runs falls behind
+    /// all others: Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of
+    /// Finding Bugs" (ASPLOS 2010).
     Pct {
         /// Of the priorities and the points.
         seed: u64,
         /// Depth of the bugs that are looked for.
         depth: u32,
-        /// Preemption points of the launch, as [`Watched::points`](crate::Watched::points) of a run at depth 1 tells.
+        /// Preemption points of the launch, as [`Watched::points`](crate::Watched::points) of a run
+        /// at depth 1 tells.
         points: u64,
     },
 }
@@ -69,7 +74,8 @@ impl Schedule {
 pub(crate) struct Task {
     /// Linear number of the CTA in the grid.
     pub(crate) cta: u32,
-    /// Number of the group in the CTA, given in the order in which groups came to be; at first, that of the warp.
+    /// Number of the group in the CTA, given in the order in which groups came to be; at first,
+    /// that of the warp.
     pub(crate) group: u32,
     /// Its lanes that can run.
     pub(crate) lanes: u32,
@@ -108,8 +114,8 @@ pub(crate) struct Departed;
 
 /// Makes the choices of a launch.
 pub(crate) trait Chooser {
-    /// Where to go on. `tasks` makes the list of all that can run, those of a CTA side by side; without `may_start` there is no
-    /// CTA to start, or no room for it.
+    /// Where to go on. `tasks` makes the list of all that can run, those of a CTA side by side;
+    /// without `may_start` there is no CTA to start, or no room for it.
     fn next_cta(
         &mut self,
         may_start: bool,
@@ -131,7 +137,8 @@ pub(crate) trait Chooser {
     }
 }
 
-/// Random numbers: Steele et al., "Fast Splittable Pseudorandom Number Generators" (OOPSLA 2014), SplitMix64.
+/// Random numbers: Steele et al., "Fast Splittable Pseudorandom Number Generators" (OOPSLA 2014),
+/// SplitMix64.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 

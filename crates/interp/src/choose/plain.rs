@@ -75,7 +75,8 @@ impl Chooser for RoundRobin {
 pub(super) struct Random(pub(super) Rng);
 
 impl Random {
-    /// Of so many times lanes of a group are chosen once without the others: lanes may diverge anywhere.
+    /// Of so many times lanes of a group are chosen once without the others: lanes may diverge
+    /// anywhere.
     const PARTS: u64 = 32;
 
     fn any<T: Copy>(&mut self, list: &[T]) -> Result<T, Departed> {

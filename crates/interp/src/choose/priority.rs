@@ -1,10 +1,13 @@
 //! Schedules by priorities: the task with the greatest one runs.
 //!
-//! * Adversarial: newer tasks go first. What ran first on every machine that the author has seen runs last here.
-//! * PCT: priorities are random, and at `depth - 1` random points of the launch the task that runs falls behind all others. A bug that
+//! * Adversarial: newer tasks go first. What ran first on every machine that the author has seen
+//!   runs last here.
+//! * PCT: priorities are random, and at `depth - 1` random points of the launch the task that runs
+//!   falls behind all others. A bug that
 //!   needs `depth` orderings of `n` tasks that pass `k` points is found with a probability of at least `1 / (n * k^(depth - 1))`.
 //!
-//! A task that yields, or that passes very many points on end, falls behind too: it may be waiting for one that has no turn.
+//! A task that yields, or that passes very many points on end, falls behind too: it may be waiting
+//! for one that has no turn.
 
 use rustc_hash::FxHashMap;
 
@@ -91,7 +94,8 @@ impl Chooser for Priorities {
         tasks: &dyn Fn() -> Vec<Task>,
     ) -> Result<NextCta, Departed> {
         if may_start {
-            // The order in which CTAs begin is as open as all else; of the few that are live, priorities choose.
+            // The order in which CTAs begin is as open as all else; of the few that are live,
+            // priorities choose.
             let last = match self.seed {
                 Some(seed) => Rng::new(seed).next() & 1 == 1,
                 None => true,

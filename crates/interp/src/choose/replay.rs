@@ -26,7 +26,8 @@ pub enum Turn {
     },
 }
 
-/// The choices of a launch in their order; of equal ones that follow each other, one and their number.
+/// The choices of a launch in their order; of equal ones that follow each other, one and their
+/// number.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Turns(Vec<(Turn, u32)>);
 
@@ -44,7 +45,8 @@ impl Turns {
     }
 }
 
-/// Words with spaces between them: `+` starts the first CTA, `-` the last, `CTA.GROUP/LANES:PASSED` runs lanes; `*N` repeats.
+/// Words with spaces between them: `+` starts the first CTA, `-` the last, `CTA.GROUP/LANES:PASSED`
+/// runs lanes; `*N` repeats.
 impl fmt::Display for Turns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (idx, (turn, count)) in self.0.iter().enumerate() {

@@ -6,7 +6,8 @@ use super::{function, kernel, run, run_with};
 use crate::SilentHost;
 use crate::postdom;
 
-/// The classic reduction in shared memory without barriers: each step reads what the other lanes wrote in the step before.
+/// The classic reduction in shared memory without barriers: each step reads what the other lanes
+/// wrote in the step before.
 #[test]
 fn reduction_without_barriers() {
     let mut program = kernel(|k| {
@@ -38,8 +39,8 @@ fn reduction_without_barriers() {
     assert_eq!(out, vec![528; 32]);
 }
 
-/// Lanes that took different ways meet at the post-dominator, so that a shuffle without mask sees all of them; inside a side it
-/// sees that side's lanes.
+/// Lanes that took different ways meet at the post-dominator, so that a shuffle without mask sees
+/// all of them; inside a side it sees that side's lanes.
 #[test]
 fn reconvergence_after_a_branch() {
     let mut program = kernel(|k| {

@@ -1,6 +1,7 @@
 //! Tests of the interpreter on programs built by hand.
 //!
-//! [`Kernel`] builds a kernel that takes the address of one global buffer; [`run`] launches it on a buffer of words.
+//! [`Kernel`] builds a kernel that takes the address of one global buffer; [`run`] launches it on a
+//! buffer of words.
 
 mod calls;
 mod faults;

@@ -33,7 +33,8 @@ fn shuffle_sources() {
         (WarpOp::ShflDown, 14, 1, 0x1807, (15, true)),
         (WarpOp::ShflDown, 15, 1, 0x1807, (15, false)),
         (WarpOp::ShflBfly, 10, 4, 0x1807, (14, true)),
-        // Lane 2 ^ 8 = 10 lies beyond the segment's last lane 7; lane 10 ^ 8 = 2 does not lie beyond 15.
+        // Lane 2 ^ 8 = 10 lies beyond the segment's last lane 7; lane 10 ^ 8 = 2 does not lie
+        // beyond 15.
         (WarpOp::ShflBfly, 2, 8, 0x1807, (2, false)),
         (WarpOp::ShflBfly, 10, 8, 0x1807, (2, true)),
         (WarpOp::ShflIdx, 10, 3, 0x1807, (11, true)),
@@ -117,7 +118,8 @@ fn lanes_that_take_no_part_get_nothing() {
     assert!(results[1..LANES].iter().all(|result| result.is_empty()));
 }
 
-/// Lanes meet from two instructions on either side of a branch; the shuffle sees both sides' values.
+/// Lanes meet from two instructions on either side of a branch; the shuffle sees both sides'
+/// values.
 #[test]
 fn sync_operations_meet_across_a_branch() {
     let program = kernel(|k| {
@@ -150,7 +152,8 @@ fn sync_operations_meet_across_a_branch() {
     assert_eq!(run(&program, 1, 32, &[0; 32]).unwrap(), want);
 }
 
-/// Two halves of a warp vote on their own at the same instruction; members beyond the end of a partial warp are not waited for.
+/// Two halves of a warp vote on their own at the same instruction; members beyond the end of a
+/// partial warp are not waited for.
 #[test]
 fn disjoint_masks_and_missing_lanes() {
     let program = kernel(|k| {

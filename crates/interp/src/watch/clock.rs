@@ -1,8 +1,9 @@
 //! Vector clocks: what one thread knows of the past of others.
 //!
-//! A thread's accesses carry its *epoch*, a number that grows each time the thread hands its past on. A clock says for each thread up
-//! to which epoch its accesses are ordered before what follows. Clocks of threads that were synchronized together are the same
-//! object, so comparing and joining them costs little.
+//! A thread's accesses carry its *epoch*, a number that grows each time the thread hands its past
+//! on. A clock says for each thread up to which epoch its accesses are ordered before what follows.
+//! Clocks of threads that were synchronized together are the same object, so comparing and joining
+//! them costs little.
 
 use std::rc::Rc;
 

@@ -1,8 +1,9 @@
-//! Asynchronous copies: their accesses happen at any time between their issue and what waits for them, beside all that their thread
-//! does meanwhile.
+//! Asynchronous copies: their accesses happen at any time between their issue and what waits for
+//! them, beside all that their thread does meanwhile.
 //!
-//! PTX ISA, "Asynchronous operations" and "Proxies": a bulk copy goes by the async proxy, which sees ordinary writes only behind a
-//! `fence.proxy.async`; the completion of one is followed by such a fence. Reads before it need to be ordered only.
+//! PTX ISA, "Asynchronous operations" and "Proxies": a bulk copy goes by the async proxy, which
+//! sees ordinary writes only behind a `fence.proxy.async`; the completion of one is followed by
+//! such a fence. Reads before it need to be ordered only.
 
 use super::clock::{Agent, AgentKind, Epoch};
 use super::order::Place;
@@ -53,7 +54,8 @@ impl Watch {
         });
     }
 
-    /// The bytes of the thread's bulk copy have come, as far as an mbarrier is concerned that has this parity behind it.
+    /// The bytes of the thread's bulk copy have come, as far as an mbarrier is concerned that has
+    /// this parity behind it.
     pub(crate) fn bulk_bytes(&mut self, who: &Who, at: (u32, u64), parity: bool) {
         if let Some(copy) = self.thread(who).copy {
             self.order.mbarrier_bytes(at, copy.writer, parity);

@@ -1,8 +1,9 @@
 //! Who has accessed which bytes, and whether two accesses race.
 //!
-//! PTX ISA, "Memory Consistency Model": two overlapping accesses, one of them a write, race unless causality orders them or they
-//! are morally strong. For each word of memory the accesses are kept that a later one may race with. One that is ordered before a
-//! newer one goes, if whatever races with it would race with the newer one, too.
+//! PTX ISA, "Memory Consistency Model": two overlapping accesses, one of them a write, race unless
+//! causality orders them or they are morally strong. For each word of memory the accesses are kept
+//! that a later one may race with. One that is ordered before a newer one goes, if whatever races
+//! with it would race with the newer one, too.
 
 use ptxjit_ir::Scope;
 use rustc_hash::FxHashMap;
@@ -17,7 +18,8 @@ pub(crate) type SiteId = u32;
 /// Bytes that a cell is about.
 const WORD: u64 = 4;
 
-/// More readers of a word than this are not kept, nor more writers: with so many that nothing orders, one will do.
+/// More readers of a word than this are not kept, nor more writers: with so many that nothing
+/// orders, one will do.
 const MOST_READERS: usize = 48;
 const MOST_WRITERS: usize = 16;
 

@@ -1,7 +1,8 @@
 //! Where mbarriers are, and what orders those who arrive before those who wait.
 //!
-//! PTX ISA, "mbarrier": the word is an mbarrier from `mbarrier.init` to `mbarrier.inval`, and no other operation may touch it in
-//! between. What an operation does to one that is not there is undefined, whatever the word holds.
+//! PTX ISA, "mbarrier": the word is an mbarrier from `mbarrier.init` to `mbarrier.inval`, and no
+//! other operation may touch it in between. What an operation does to one that is not there is
+//! undefined, whatever the word holds.
 
 use super::finding::{AccessOp, Finding, FindingKind, Severity};
 use super::order::Place;
@@ -18,8 +19,9 @@ impl Watch {
         }
     }
 
-    /// The word is no mbarrier any more. What was done to the mbarrier does not race with this: operations that come too late are
-    /// found as such, and the lanes of a warp that has voted are done with it, though nothing orders their memory.
+    /// The word is no mbarrier any more. What was done to the mbarrier does not race with this:
+    /// operations that come too late are found as such, and the lanes of a warp that has voted are
+    /// done with it, though nothing orders their memory.
     pub(crate) fn mbarrier_inval(&mut self, (cta, addr): (u32, u64)) {
         if let Some(cta) = self.ctas.get_mut(&cta) {
             cta.mbarriers.remove(&addr);

@@ -1,10 +1,12 @@
-//! What orders accesses of different threads: barriers, and values in memory through which threads synchronize.
+//! What orders accesses of different threads: barriers, and values in memory through which threads
+//! synchronize.
 //!
-//! PTX ISA, "Memory Consistency Model", sections "Release and Acquire Patterns" and "Synchronizes-With": a release pattern on a location
-//! synchronizes with an acquire pattern that observes it, also through a chain of read-modify-writes, if the scopes of both include
-//! each other. For each location that is accessed strongly the pasts are kept that its value carries: those released at device scope,
-//! and for each CTA those that its own threads released for it. `fence.sc` counts as `fence.acq_rel`: the order among such fences
-//! is a matter of luck.
+//! PTX ISA, "Memory Consistency Model", sections "Release and Acquire Patterns" and
+//! "Synchronizes-With": a release pattern on a location synchronizes with an acquire pattern that
+//! observes it, also through a chain of read-modify-writes, if the scopes of both include each
+//! other. For each location that is accessed strongly the pasts are kept that its value carries:
+//! those released at device scope, and for each CTA those that its own threads released for it.
+//! `fence.sc` counts as `fence.acq_rel`: the order among such fences is a matter of luck.
 
 use std::collections::BTreeMap;
 
@@ -143,7 +145,8 @@ impl Mbarrier {
     fn turn_to(&mut self, parity: bool) {
         if self.parity != parity {
             self.parity = parity;
-            // Arrivals are read-modify-writes: a phase hands on what those before it did, to threads that look late.
+            // Arrivals are read-modify-writes: a phase hands on what those before it did, to
+            // threads that look late.
             self.complete.join(&std::mem::take(&mut self.arriving));
         }
     }
@@ -159,7 +162,8 @@ pub(crate) struct Order {
     mbarriers: FxHashMap<(u32, u64), Mbarrier>,
     /// Arrivals at barriers of CTAs.
     arrivals: FxHashMap<(u32, usize), Vec<Arrival>>,
-    /// For each mbarrier on which bulk copies complete, by CTA and address: its number in the CTA, and how many there were.
+    /// For each mbarrier on which bulk copies complete, by CTA and address: its number in the CTA,
+    /// and how many there were.
     bulk: FxHashMap<u32, FxHashMap<u64, (u32, Epoch)>>,
     /// Barriers of clusters: the pasts of arrivals in this phase, and of the phase before.
     at_cluster: FxHashMap<[u32; 3], [Clock; 2]>,
@@ -189,7 +193,8 @@ impl Order {
         &self.clusters
     }
 
-    /// Whether a scope reaches beyond the CTA. One of clusters counts as the device's where clusters have several CTAs.
+    /// Whether a scope reaches beyond the CTA. One of clusters counts as the device's where
+    /// clusters have several CTAs.
     fn is_wide(&self, scope: Scope) -> bool {
         match scope {
             Scope::Cta => false,
@@ -389,12 +394,14 @@ impl Order {
     /// A thread has come to a barrier of its CTA.
     pub(crate) fn barrier_arrive(&mut self, agent: Agent, past: &mut Past, id: usize) {
         past.epoch += 1;
-        // What each knows of itself is put in on completion: now it would be a copy for each thread.
+        // What each knows of itself is put in on completion: now it would be a copy for each
+        // thread.
         let arrivals = self.arrivals.entry((agent.cta, id)).or_default();
         arrivals.push((agent.idx, past.clock.clone(), past.epoch));
     }
 
-    /// The pasts of all that have arrived at a barrier, but for those that `belongs_to_next` use of it.
+    /// The pasts of all that have arrived at a barrier, but for those that `belongs_to_next` use of
+    /// it.
     pub(crate) fn barrier_complete(
         &mut self,
         cta: u32,

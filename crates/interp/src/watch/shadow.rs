@@ -1,8 +1,8 @@
 //! Which bits of values were never written, and how that spreads.
 //!
-//! A value has a *shadow*: a bit for each of its own, set where that was never written. Moves, logic, shifts, permutations and choices
-//! are exact; a sum is spoilt from the lowest such bit up, all other arithmetic as a whole. Comparisons are spoilt unless the bits that are known
-//! decide.
+//! A value has a *shadow*: a bit for each of its own, set where that was never written. Moves,
+//! logic, shifts, permutations and choices are exact; a sum is spoilt from the lowest such bit up,
+//! all other arithmetic as a whole. Comparisons are spoilt unless the bits that are known decide.
 
 use ptxjit_ir::{
     CompareOp, FloatUnaryOp, InstData, IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, Type, eval,
@@ -120,7 +120,8 @@ fn ternary(op: IntTernaryOp, data: &InstData, args: &[u64], shadows: &[u64]) -> 
     }
 }
 
-/// Of operations that put bits of operands in other places, as the `controls` say: the shadows go the same way.
+/// Of operations that put bits of operands in other places, as the `controls` say: the shadows go
+/// the same way.
 fn by_parts(data: &InstData, args: &[u64], shadows: &[u64], controls: &[usize]) -> (u64, bool) {
     if controls.iter().any(|&idx| shadows[idx] != 0) {
         return (u64::MAX, false);

@@ -48,7 +48,8 @@ impl LastWrites {
         Some(report::access(&self.sites, who, *op))
     }
 
-    /// Whether the word of an address was last changed by an atomic operation on floating-point numbers.
+    /// Whether the word of an address was last changed by an atomic operation on floating-point
+    /// numbers.
     pub fn is_float_atomic(&self, addr: u64) -> bool {
         let write = self.words.get(&(addr / WORD));
         write.is_some_and(|write| write.is_float_atomic)

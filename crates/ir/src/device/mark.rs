@@ -1,7 +1,7 @@
 //! Marks: what a program says that the rest of the IR does not, for those who watch how it runs.
 //!
-//! Programs that are to be compiled have none of them; the frontend puts them in when it is asked to. They change no result, so an
-//! engine that watches nothing passes over them.
+//! Programs that are to be compiled have none of them; the frontend puts them in when it is asked
+//! to. They change no result, so an engine that watches nothing passes over them.
 
 use std::fmt;
 
@@ -11,7 +11,8 @@ use crate::types::{Space, Type};
 
 use super::TypeList;
 
-/// A mark. Addresses are as the instruction gives them: an offset in the window of the space, or a generic address, in 64 bits.
+/// A mark. Addresses are as the instruction gives them: an offset in the window of the space, or a
+/// generic address, in 64 bits.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum MarkOp {
     /// The value of a register that was never written; its bits are zero.
@@ -24,7 +25,8 @@ pub enum MarkOp {
     AsyncBegin,
     /// See [`MarkOp::AsyncBegin`].
     AsyncEnd,
-    /// Accesses up to [`MarkOp::AsyncEnd`] are those of a bulk copy, which goes by the async proxy and completes as part of a group.
+    /// Accesses up to [`MarkOp::AsyncEnd`] are those of a bulk copy, which goes by the async proxy
+    /// and completes as part of a group.
     BulkBegin,
     /// The same of one that completes on an mbarrier; operand: its address.
     BulkBeginOn {
@@ -33,7 +35,8 @@ pub enum MarkOp {
         /// Added to the address.
         offset: i32,
     },
-    /// The bytes of the bulk copy have come, as far as the mbarrier is concerned; operand: its address.
+    /// The bytes of the bulk copy have come, as far as the mbarrier is concerned; operand: its
+    /// address.
     BulkBytes {
         /// State space of the address.
         space: Space,
@@ -77,7 +80,8 @@ pub enum MarkOp {
         /// What the thread did before is ordered before what threads do that wait for the phase.
         releases: bool,
     },
-    /// All copies of the thread so far arrive at the mbarrier when they are done; operand: its address.
+    /// All copies of the thread so far arrive at the mbarrier when they are done; operand: its
+    /// address.
     BarrierCopies {
         /// State space of the address.
         space: Space,
@@ -90,7 +94,8 @@ pub enum MarkOp {
         space: Space,
         /// Added to the address.
         offset: i32,
-        /// If it is complete, what was done before its arrivals is ordered before what the thread does next.
+        /// If it is complete, what was done before its arrivals is ordered before what the thread
+        /// does next.
         acquires: bool,
     },
     /// The memory of the mbarrier can be used for something else; operand: its address.

@@ -68,7 +68,8 @@ impl RegisterAccess {
     }
 }
 
-/// Rows of a matrix in shared memory that are copied to tensor memory, and the lanes that they go to (`.shape`, `.multicast`).
+/// Rows of a matrix in shared memory that are copied to tensor memory, and the lanes that they go
+/// to (`.shape`, `.multicast`).
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum CopyShape {
     /// `.128x256b`: a lane for each row.
@@ -85,7 +86,8 @@ pub enum CopyShape {
     Rows32x128,
 }
 
-/// Elements that are made bytes on their way to tensor memory. Sixteen of them and padding take 16 bytes.
+/// Elements that are made bytes on their way to tensor memory. Sixteen of them and padding take 16
+/// bytes.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Unpack {
     /// `.b4x16_p64`
@@ -94,7 +96,8 @@ pub enum Unpack {
     Bits6,
 }
 
-/// What the elements of A and B are, more or less: the instruction descriptor says which exactly (`.kind`).
+/// What the elements of A and B are, more or less: the instruction descriptor says which exactly
+/// (`.kind`).
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are PTX's own")]
 pub enum MmaKind {
@@ -139,7 +142,8 @@ pub struct TensorMma {
     pub column_mask: bool,
     /// `scale-input-d`
     pub d_scale: u8,
-    /// The target has products of 96 elements along K, and matrices in two pieces along K (`sm_103a`).
+    /// The target has products of 96 elements along K, and matrices in two pieces along K
+    /// (`sm_103a`).
     pub wide_k: bool,
 }
 
@@ -170,12 +174,13 @@ impl TensorMma {
     }
 }
 
-/// An operation on tensor memory. Of those that a whole warp executes for all of its threads ([`TensorMemoryOp::Alloc`],
-/// [`TensorMemoryOp::Dealloc`], [`TensorMemoryOp::Relinquish`]) only the first lane's counts.
+/// An operation on tensor memory. Of those that a whole warp executes for all of its threads
+/// ([`TensorMemoryOp::Alloc`], [`TensorMemoryOp::Dealloc`], [`TensorMemoryOp::Relinquish`]) only
+/// the first lane's counts.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum TensorMemoryOp {
-    /// Generic address that gets the address of the columns, number of columns. The result is whether that is done: if not,
-    /// columns must be given back first.
+    /// Generic address that gets the address of the columns, number of columns. The result is
+    /// whether that is done: if not, columns must be given back first.
     Alloc {
         /// In both CTAs of a pair.
         pair: bool,

@@ -1,5 +1,5 @@
-//! Reads of textures, accesses of surfaces, and questions about them. PTX ISA, "Texture Instructions" and "Surface
-//! Instructions".
+//! Reads of textures, accesses of surfaces, and questions about them. PTX ISA, "Texture
+//! Instructions" and "Surface Instructions".
 
 use std::fmt;
 
@@ -34,8 +34,8 @@ pub enum Geometry {
 }
 
 impl Geometry {
-    /// Coordinates of an instruction, which are operands in the order of the ISA: the layer first, or the sample and then the
-    /// layer.
+    /// Coordinates of an instruction, which are operands in the order of the ISA: the layer first,
+    /// or the sample and then the layer.
     pub fn n_coordinates(self) -> usize {
         self.n_indices() + self.n_axes()
     }
@@ -96,8 +96,8 @@ pub enum Color {
     PackedHalves,
 }
 
-/// A read of a texture (`tex`, `tld4`): texture, sampler if `sampler`, coordinates, level or derivatives, offsets, and the
-/// reference value of a depth comparison.
+/// A read of a texture (`tex`, `tld4`): texture, sampler if `sampler`, coordinates, level or
+/// derivatives, offsets, and the reference value of a depth comparison.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Fetch {
     /// The image.
@@ -198,7 +198,8 @@ pub struct SurfaceAccess {
     pub bytes: u8,
     /// How many values.
     pub n: u8,
-    /// The first coordinate counts elements, not bytes, and values are converted to the format of the surface (`.p`).
+    /// The first coordinate counts elements, not bytes, and values are converted to the format of
+    /// the surface (`.p`).
     pub formatted: bool,
 }
 
@@ -234,14 +235,15 @@ impl OpaqueKind {
     }
 }
 
-/// What an opaque variable of a module says before the host binds an object to it: its kind, and the
-/// sampling fields of its initializer. Eight bytes, where otherwise the handle of the object stands.
+/// What an opaque variable of a module says before the host binds an object to it: its kind, and
+/// the sampling fields of its initializer. Eight bytes, where otherwise the handle of the object
+/// stands.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Unbound {
     /// The type of the variable.
     pub kind: OpaqueKind,
-    /// `addr_mode_0` to `addr_mode_2`, in numbers of the ISA's order: wrap, mirror, clamp_ogl, clamp_to_edge,
-    /// clamp_to_border.
+    /// `addr_mode_0` to `addr_mode_2`, in numbers of the ISA's order: wrap, mirror, clamp_ogl,
+    /// clamp_to_edge, clamp_to_border.
     pub modes: [u8; 3],
     /// `filter_mode` is linear.
     pub linear: bool,
@@ -307,13 +309,14 @@ impl Unbound {
     }
 }
 
-/// An operation on textures, samplers or surfaces. The first operand is what the program has for the object: its handle, or the
-/// generic address of an opaque variable.
+/// An operation on textures, samplers or surfaces. The first operand is what the program has for
+/// the object: its handle, or the generic address of an opaque variable.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum TextureOp {
     /// A read of a texture.
     Fetch(Fetch),
-    /// A question about a texture or sampler; the level of the mipmap is another operand if `level`.
+    /// A question about a texture or sampler; the level of the mipmap is another operand if
+    /// `level`.
     Query {
         /// Which.
         query: ImageQuery,
@@ -328,7 +331,8 @@ pub enum TextureOp {
     Load(SurfaceAccess),
     /// A store to a surface.
     Store(SurfaceAccess),
-    /// An atomic update of an element of a surface, without a result. Bits are compared as the format of the surface says.
+    /// An atomic update of an element of a surface, without a result. Bits are compared as the
+    /// format of the surface says.
     Reduce(AtomicOp, AtomicFmt, SurfaceAccess),
 }
 

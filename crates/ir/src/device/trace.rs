@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::{Space, Type};
 
-/// An access to memory that is about to be made; the operand is its address, as the access itself has it.
+/// An access to memory that is about to be made; the operand is its address, as the access itself
+/// has it.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct TraceOp {
     /// Its number in the program, see [`crate::Program::traced`].

@@ -1,16 +1,18 @@
-//! The `.approx` and `.full` ops. Compiled code does the same in vectors, step by step, so that all engines give the same bits: a
-//! change of an order or a constant here is one there (`lower/math.rs` of the code generator).
+//! The `.approx` and `.full` ops. Compiled code does the same in vectors, step by step, so that all
+//! engines give the same bits: a change of an order or a constant here is one there
+//! (`lower/math.rs` of the code generator).
 //!
-//! f16 and bf16 go by way of f32 and are rounded once more. What has no inline form is computed in f64 and rounded once.
-//! Bounds and special values are those of the tables in "Floating Point Instructions" of the PTX ISA; the errors in the comments
-//! are measured over all inputs.
+//! f16 and bf16 go by way of f32 and are rounded once more. What has no inline form is computed in
+//! f64 and rounded once. Bounds and special values are those of the tables in "Floating Point
+//! Instructions" of the PTX ISA; the errors in the comments are measured over all inputs.
 
 use super::exact;
 use super::softfloat::Layout;
 use crate::ops::FloatUnaryOp;
 use crate::types::{FloatFmt, FloatMode, Round};
 
-/// Added to a number below 2^22, rounds it to an integer, which then lies in the low bits of the sum.
+/// Added to a number below 2^22, rounds it to an integer, which then lies in the low bits of the
+/// sum.
 pub const ROUND_TO_INT: f64 = 12_582_912.0;
 
 /// 2^x on [-0.5, 0.5].
@@ -45,7 +47,8 @@ pub const SIN: [f64; 5] = [
     0.000_002_634_697_2,
 ];
 
-/// tanh(x) = x P(x²) / Q(x²) below [`TANH_ONE`]; both begin with the same number, so that tiny arguments are their own results.
+/// tanh(x) = x P(x²) / Q(x²) below [`TANH_ONE`]; both begin with the same number, so that tiny
+/// arguments are their own results.
 pub const TANH_P: [f64; 7] = [
     4.893_525_185_543_85e-3,
     6.372_619_288_754_36e-4,
@@ -66,13 +69,15 @@ pub const TANH_Q: [f64; 4] = [
 /// From here on tanh is 1 to within 2^-21.
 pub const TANH_ONE: f32 = 7.905_311;
 
-/// π cut off, not rounded: this and the rest are positive, and zeros keep their sign through the reduction.
+/// π cut off, not rounded: this and the rest are positive, and zeros keep their sign through the
+/// reduction.
 pub const PI_HIGH: f32 = f32::from_bits(0x4049_0fda);
 
 /// From here on sines and cosines are those of f64.
 pub const MANY_TURNS: f32 = 131_072.0;
 
-/// An approximate function of one operand, which is flushed already if it is to be; the caller flushes the result.
+/// An approximate function of one operand, which is flushed already if it is to be; the caller
+/// flushes the result.
 pub(super) fn unary(op: FloatUnaryOp, fmt: FloatFmt, mode: FloatMode, a: u64) -> u64 {
     let by_high_word = matches!(op, FloatUnaryOp::RcpApprox | FloatUnaryOp::RsqrtApprox);
     match fmt {
@@ -88,7 +93,8 @@ pub(super) fn unary(op: FloatUnaryOp, fmt: FloatFmt, mode: FloatMode, a: u64) ->
     }
 }
 
-/// `div.approx`: the quotient, but a zero times `a` if `b` is above 2^126, whose reciprocal the hardware flushes.
+/// `div.approx`: the quotient, but a zero times `a` if `b` is above 2^126, whose reciprocal the
+/// hardware flushes.
 pub(super) fn div_approx(fmt: FloatFmt, ftz: bool, a: u64, b: u64) -> u64 {
     if fmt != FloatFmt::F32 {
         let quotient = exact::to_f64(fmt, a) / exact::to_f64(fmt, b);
@@ -201,7 +207,8 @@ fn lg2(x: f32) -> f32 {
     } else {
         (x, 0.0)
     };
-    // The significand goes from sqrt(1/2) to sqrt(2), so that results near zero have no exponent to cancel.
+    // The significand goes from sqrt(1/2) to sqrt(2), so that results near zero have no exponent to
+    // cancel.
     let root = core::f32::consts::FRAC_1_SQRT_2.to_bits();
     let above = normal.to_bits().wrapping_sub(root);
     let exponent = (above as i32 >> 23) as f32 - down;
@@ -217,7 +224,8 @@ fn sin_cos(cos: bool, x: f32) -> f32 {
         return if cos { x.cos() } else { x.sin() } as f32;
     }
     let (per_turn, big) = (core::f32::consts::FRAC_1_PI, ROUND_TO_INT as f32);
-    // cos(x) is sin(x - (k - 1/2) π) with the sign of k: precise near its zeros too, where tangents come from.
+    // cos(x) is sin(x - (k - 1/2) π) with the sign of k: precise near its zeros too, where tangents
+    // come from.
     let (sum, turns) = if cos {
         let sum = x.mul_add(per_turn, 0.5) + big;
         (sum, sum - big - 0.5)
@@ -270,7 +278,8 @@ fn function(op: FloatUnaryOp, x: f64) -> f64 {
     }
 }
 
-/// `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64`: only the high words of operand and result count.
+/// `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64`: only the high words of operand and result
+/// count.
 fn high_word(op: FloatUnaryOp, a: u64) -> u64 {
     const HIGH: u64 = 0xffff_ffff_0000_0000;
     const NAN: u64 = 0x7fff_ffff_0000_0000;

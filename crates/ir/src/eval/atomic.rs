@@ -6,8 +6,9 @@ use super::{int, select};
 use crate::ops::{AtomicOp, CompareOp, FloatBinaryOp, IntBinaryOp};
 use crate::types::{AtomicFmt, FloatFmt, FloatMode, Type};
 
-/// The new value of an element whose old value is `old`. `Cas` has the operands (compare, new), the others one; missing
-/// operands count as zero. `flush_f32` is true for `.global` addresses: there f32 additions flush subnormals.
+/// The new value of an element whose old value is `old`. `Cas` has the operands (compare, new), the
+/// others one; missing operands count as zero. `flush_f32` is true for `.global` addresses: there
+/// f32 additions flush subnormals.
 pub fn atomic(op: AtomicOp, fmt: AtomicFmt, old: u64, args: &[u64], flush_f32: bool) -> u64 {
     let ty = fmt.ty();
     let mask = ty.mask();

@@ -1,7 +1,7 @@
 //! `cvt` between all number formats.
 //!
-//! Order of the steps: flush the input, take it apart, round once into the destination, then `.relu`, `.satfinite`,
-//! `.sat`, and flush the result.
+//! Order of the steps: flush the input, take it apart, round once into the destination, then
+//! `.relu`, `.satfinite`, `.sat`, and flush the result.
 
 use super::float::{input, integral, saturate};
 use super::int;
@@ -19,7 +19,8 @@ pub fn convert(cvt: &Convert, a: u64) -> u64 {
     }
 }
 
-/// A conversion from f32 with stochastic rounding; `bits` are the random bits, left-aligned in a `B32`.
+/// A conversion from f32 with stochastic rounding; `bits` are the random bits, left-aligned in a
+/// `B32`.
 pub fn convert_rs(cvt: &Convert, a: u64, bits: u64) -> u64 {
     from_num(
         cvt,
@@ -123,8 +124,8 @@ fn nan_to_f64(cvt: &Convert, a: u64) -> u64 {
     }
 }
 
-/// A NaN of another format in f32. Hardware moves the bits of a bf16 as they are, and keeps of f64 what of the payload there is
-/// room for, made quiet.
+/// A NaN of another format in f32. Hardware moves the bits of a bf16 as they are, and keeps of f64
+/// what of the payload there is room for, made quiet.
 #[expect(clippy::wildcard_enum_match_arm, reason = "others have one NaN")]
 fn nan_to_f32(cvt: &Convert, a: u64) -> u64 {
     let to = Layout::F32;
@@ -245,7 +246,8 @@ fn from_num(cvt: &Convert, direction: Direction, num: Num) -> u64 {
     }
 }
 
-/// ue8m0 holds a power of two: the magnitude of the source rounded down (`.rz`) or up (`.rp`) to one.
+/// ue8m0 holds a power of two: the magnitude of the source rounded down (`.rz`) or up (`.rp`) to
+/// one.
 fn to_ue8m0(cvt: &Convert, num: Num) -> u64 {
     const MAX: u64 = 0xfe;
     let x = match num {

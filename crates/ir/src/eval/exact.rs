@@ -1,10 +1,11 @@
 //! Sums, products, quotients and square roots, rounded once in any direction.
 //!
-//! f16, bf16 and f32 operands are computed in f64, *rounded to odd*: if the f64 result is inexact, its last bit is set. As
-//! f64 has more than two bits above twice their precision and a wider exponent range, rounding that once more into the narrow
-//! format is the correct rounding of the exact result (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums:
-//! proved algorithms using rounding to odd"). f64 itself uses the host's operations to nearest, and 128-bit integers for
-//! the other directions.
+//! f16, bf16 and f32 operands are computed in f64, *rounded to odd*: if the f64 result is inexact,
+//! its last bit is set. As f64 has more than two bits above twice their precision and a wider
+//! exponent range, rounding that once more into the narrow format is the correct rounding of the
+//! exact result (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums: proved
+//! algorithms using rounding to odd"). f64 itself uses the host's operations to nearest, and
+//! 128-bit integers for the other directions.
 
 use super::softfloat::{Finite, Layout, Num, Rounding};
 use crate::types::{FloatFmt, FloatMode, Round};
@@ -139,8 +140,8 @@ fn narrow_to(layout: Layout, mode: FloatMode, bits: u64) -> u64 {
     }
 }
 
-/// The result of the host's f32 operation if it is the one wanted. Under `.ftz` the least normal number may have come from
-/// below and have to be flushed: see [`Rounding::ftz`].
+/// The result of the host's f32 operation if it is the one wanted. Under `.ftz` the least normal
+/// number may have come from below and have to be flushed: see [`Rounding::ftz`].
 #[inline(always)]
 fn native_f32(fmt: FloatFmt, mode: FloatMode, operation: impl FnOnce() -> f32) -> Option<u64> {
     if fmt != FloatFmt::F32 || mode.round != Round::Rn {
@@ -166,8 +167,9 @@ pub(super) fn from_f32(x: f32) -> u64 {
     }
 }
 
-/// The NaN that an f64 operation on `args` gives: the first NaN among them made quiet, else the one that x86 makes of nothing.
-/// The PTX ISA leaves it open which NaN is kept. Passes and compiled code keep to this rule; for `a * b + c` the order is b, a, c.
+/// The NaN that an f64 operation on `args` gives: the first NaN among them made quiet, else the one
+/// that x86 makes of nothing. The PTX ISA leaves it open which NaN is kept. Passes and compiled
+/// code keep to this rule; for `a * b + c` the order is b, a, c.
 pub(super) fn nan_f64(args: &[u64]) -> u64 {
     const QUIET: u64 = 1 << 51;
     const MADE: u64 = 0xfff8 << 48;
@@ -190,13 +192,15 @@ fn half_to_f64(bits: u64) -> f64 {
     f64::from_bits(sign | magnitude)
 }
 
-/// Moves the inexact nearest result `x` to its odd neighbour, toward `error`, the exact result minus `x`.
+/// Moves the inexact nearest result `x` to its odd neighbour, toward `error`, the exact result
+/// minus `x`.
 fn to_odd(x: f64, error: f64) -> f64 {
     let bits = x.to_bits();
     if error == 0.0 || error.is_nan() || !x.is_finite() || bits & 1 != 0 {
         return x;
     }
-    // Adding one moves away from zero. The even `x` cannot be zero or the last finite number here, so neither end is passed.
+    // Adding one moves away from zero. The even `x` cannot be zero or the last finite number here,
+    // so neither end is passed.
     let grow = (error > 0.0) == (x > 0.0);
     f64::from_bits(if grow {
         bits.wrapping_add(1)
@@ -205,8 +209,8 @@ fn to_odd(x: f64, error: f64) -> f64 {
     })
 }
 
-/// `a + b` rounded to odd; an exact zero gets the sign that the final direction asks for. No operand is so large that the sum
-/// overflows.
+/// `a + b` rounded to odd; an exact zero gets the sign that the final direction asks for. No
+/// operand is so large that the sum overflows.
 fn odd_sum(round: Round, a: f64, b: f64) -> f64 {
     let sum = a + b;
     if sum == 0.0 {
@@ -228,7 +232,8 @@ fn zero_sum(round: Round, a_neg: bool, b_neg: bool) -> f64 {
     if neg { -0.0 } else { 0.0 }
 }
 
-/// `a / b` rounded to odd for operands of at most 24 bits, so that the remainder is exact and in range.
+/// `a / b` rounded to odd for operands of at most 24 bits, so that the remainder is exact and in
+/// range.
 fn odd_quotient(a: f64, b: f64) -> f64 {
     let quotient = a / b;
     if !quotient.is_finite() || b.is_infinite() {
@@ -247,8 +252,8 @@ fn odd_sqrt(a: f64) -> f64 {
     to_odd(root, (-root).mul_add(root, a))
 }
 
-/// The result of an f64 operation, given the host's, to nearest: it stands for nearest, for operands that are not finite and
-/// where `exact` (another direction) gives none.
+/// The result of an f64 operation, given the host's, to nearest: it stands for nearest, for
+/// operands that are not finite and where `exact` (another direction) gives none.
 fn finish_f64<const N: usize>(
     round: Round,
     native: f64,
@@ -349,8 +354,9 @@ impl Wide {
         }
     }
 
-    /// The sum, none if it is zero. Operands have at most 107 bits, so the 18 and more bits below them lose a bit only where
-    /// the operands are too far apart to cancel more than one leading bit; the sticky bit then stays below what is kept.
+    /// The sum, none if it is zero. Operands have at most 107 bits, so the 18 and more bits below
+    /// them lose a bit only where the operands are too far apart to cancel more than one leading
+    /// bit; the sticky bit then stays below what is kept.
     fn plus(self, other: Wide) -> Option<Wide> {
         let (x, y) = (self.lead_at(124), other.lead_at(124));
         let (big, small) = if (x.exp, x.sig) >= (y.exp, y.sig) {

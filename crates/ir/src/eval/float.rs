@@ -1,4 +1,5 @@
-//! Floating-point arithmetic, comparison, minimum and maximum in the four formats that arithmetic works in.
+//! Floating-point arithmetic, comparison, minimum and maximum in the four formats that arithmetic
+//! works in.
 
 use super::softfloat::Layout;
 use super::{approx, exact};

@@ -82,7 +82,8 @@ pub fn int_ternary(op: IntTernaryOp, ty: Type, a: u64, b: u64, c: u64) -> u64 {
     }
 }
 
-/// `lop3` at `B32`: the function of three bits whose value at `a << 2 | b << 1 | c` is that bit of `lut`.
+/// `lop3` at `B32`: the function of three bits whose value at `a << 2 | b << 1 | c` is that bit of
+/// `lut`.
 pub fn lop3(lut: u8, a: u64, b: u64, c: u64) -> u64 {
     let minterm = |idx: u8| {
         let pick = |bit: u8, x: u64| if idx & bit != 0 { x } else { !x };
@@ -95,7 +96,8 @@ pub fn lop3(lut: u8, a: u64, b: u64, c: u64) -> u64 {
     (0..8).fold(0, |acc, idx| acc | minterm(idx)) & Type::B32.mask()
 }
 
-/// `bfi`: the low `len` bits of `a` put into `b` at `pos`; of position and length the low byte counts.
+/// `bfi`: the low `len` bits of `a` put into `b` at `pos`; of position and length the low byte
+/// counts.
 pub fn bfi(ty: Type, a: u64, b: u64, pos: u64, len: u64) -> u64 {
     let (pos, len) = (pos & 0xff, len & 0xff);
     if pos >= u64::from(ty.bits()) {
@@ -193,7 +195,8 @@ fn bfe(ty: Type, a: u64, pos: u64, len: u64, is_signed: bool) -> u64 {
     ((field & low_bits(len)) | (fill & !low_bits(len))) & ty.mask()
 }
 
-/// Position of the `|offset|`-th set bit from `base` on, upward or downward; all ones if there is none.
+/// Position of the `|offset|`-th set bit from `base` on, upward or downward; all ones if there is
+/// none.
 fn fns(mask: u32, base: u32, offset: i32) -> u32 {
     const NOT_FOUND: u32 = u32::MAX;
     if base > 31 {

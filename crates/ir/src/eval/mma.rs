@@ -1,9 +1,10 @@
 //! Products of matrices, element by element.
 //!
-//! The ISA leaves open in which order products are added up and how sums of floats are rounded. Here each sum starts with C, goes
-//! along K and takes one rounding per element: in f64 as the instruction says, in all other float formats to the nearest f32. D is
-//! rounded to f16 in the end, if it is f16. With block scaling the products of elements and factors are exact. Sums of integers are
-//! exact before they are wrapped or clamped.
+//! The ISA leaves open in which order products are added up and how sums of floats are rounded.
+//! Here each sum starts with C, goes along K and takes one rounding per element: in f64 as the
+//! instruction says, in all other float formats to the nearest f32. D is rounded to f16 in the end,
+//! if it is f16. With block scaling the products of elements and factors are exact. Sums of
+//! integers are exact before they are wrapped or clamped.
 
 use super::{convert, fma};
 use crate::mma::{MMA_COLUMNS, MatrixFmt, Mma, Place, ProductOp, Scale, SumFmt};
@@ -12,7 +13,8 @@ use crate::types::{Convert, FloatFmt, FloatMode, NumFmt};
 /// A register of each lane.
 pub type LaneRegisters = [u64; 32];
 
-/// The registers of D, from those of A, B and C, the metadata and the factors. Missing operands are zero.
+/// The registers of D, from those of A, B and C, the metadata and the factors. Missing operands are
+/// zero.
 pub fn mma(mma: &Mma, args: &[LaneRegisters]) -> Vec<LaneRegisters> {
     let split = |at: usize| args.split_at(at.min(args.len()));
     let (a, rest) = split(mma.a_registers());
@@ -114,7 +116,8 @@ fn spread(mma: &Mma, selector: u8, stored: &Matrices, metadata: &LaneRegisters) 
             let (lane, from) = mma.place_of_metadata(selector, row, n);
             let places = metadata[lane] >> from & 0xf;
             for i in 0..chunk.stored {
-                // Two bits name one of four: elements, pairs of them if they have four bits, or halves of one if it has 32.
+                // Two bits name one of four: elements, pairs of them if they have four bits, or
+                // halves of one if it has 32.
                 let within = match chunk.stored {
                     1 => (places & 3) as usize / 2,
                     2 => (places >> (2 * i) & 3) as usize,
@@ -183,7 +186,8 @@ fn sum(mma: &Mma, c: u64, pairs: impl Iterator<Item = (u64, u64)>) -> u64 {
     }
 }
 
-/// One element of D in f32, with factors of the blocks of a row of A and of a column of B in the bytes of two words.
+/// One element of D in f32, with factors of the blocks of a row of A and of a column of B in the
+/// bytes of two words.
 fn scaled_sum(
     mma: &Mma,
     scale: Scale,
@@ -227,7 +231,8 @@ fn integer(fmt: MatrixFmt, element: u64) -> i64 {
     }
 }
 
-/// The value of an element of a matrix of floats, other than f64, as the bits of an f32, in which all formats are exact.
+/// The value of an element of a matrix of floats, other than f64, as the bits of an f32, in which
+/// all formats are exact.
 pub fn matrix_element(fmt: MatrixFmt, element: u64) -> u64 {
     let (from, bits) = match fmt {
         MatrixFmt::F16 => (NumFmt::F16, element),

@@ -1,15 +1,18 @@
-//! What each pure op computes, bit for bit, on plain integers: serves constant folding, the interpreter, and compiled
-//! code for ops without an inline lowering.
+//! What each pure op computes, bit for bit, on plain integers: serves constant folding, the
+//! interpreter, and compiled code for ops without an inline lowering.
 //!
-//! Operands and results are bits in a `u64`; bits above an operand's width are ignored, bits above a result's width are
-//! zero. Every function here is total: it returns for all inputs and never panics.
+//! Operands and results are bits in a `u64`; bits above an operand's width are ignored, bits above
+//! a result's width are zero. Every function here is total: it returns for all inputs and never
+//! panics.
 //!
-//! Choices where the PTX ISA leaves one: a NaN result of arithmetic is `0x7fffffff` in f32 and `0x7fff` in f16 and bf16; in
-//! f64, which keeps payloads, it is the first NaN operand made quiet, or `0xfff8000000000000` if none is NaN. (Compiled code may
-//! take the payload of another operand if several are NaN, and the sign of a NaN from before a `neg`, whose result the ISA leaves
-//! open.) A conversion to f64 keeps the payload too. `.ftz` flushes a result that is below the least normal number once rounded to
-//! the format's precision (so does ptxas where it folds constants, and x86's FTZ). The `.approx` ops do what compiled code does,
-//! step by step, so that all engines give the same bits.
+//! Choices where the PTX ISA leaves one: a NaN result of arithmetic is `0x7fffffff` in f32 and
+//! `0x7fff` in f16 and bf16; in f64, which keeps payloads, it is the first NaN operand made quiet,
+//! or `0xfff8000000000000` if none is NaN. (Compiled code may take the payload of another operand
+//! if several are NaN, and the sign of a NaN from before a `neg`, whose result the ISA leaves
+//! open.) A conversion to f64 keeps the payload too. `.ftz` flushes a result that is below the
+//! least normal number once rounded to the format's precision (so does ptxas where it folds
+//! constants, and x86's FTZ). The `.approx` ops do what compiled code does, step by step, so that
+//! all engines give the same bits.
 
 pub mod approx;
 mod atomic;
@@ -35,8 +38,9 @@ pub fn select(cond: u64, a: u64, b: u64) -> u64 {
     if cond & 1 != 0 { a } else { b }
 }
 
-/// The result of a pure instruction with one result whose meaning depends on nothing but its operands, in the order of
-/// [`InstData::args`]. None for all others (addresses, special registers, memory, warp operations) and if `args` are too few.
+/// The result of a pure instruction with one result whose meaning depends on nothing but its
+/// operands, in the order of [`InstData::args`]. None for all others (addresses, special registers,
+/// memory, warp operations) and if `args` are too few.
 pub fn inst(data: &InstData, args: &[u64]) -> Option<u64> {
     let arg = |idx: usize| args.get(idx).copied();
     let result = match *data {

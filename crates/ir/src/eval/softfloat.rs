@@ -1,7 +1,8 @@
-//! Floating-point formats taken apart into sign, exponent and significand, and put together again with one rounding.
+//! Floating-point formats taken apart into sign, exponent and significand, and put together again
+//! with one rounding.
 //!
-//! The only place that knows bit layouts. [`Layout::pack`] rounds in any direction into any format; everything that is
-//! not done by the host's own correctly rounded operations ends there.
+//! The only place that knows bit layouts. [`Layout::pack`] rounds in any direction into any format;
+//! everything that is not done by the host's own correctly rounded operations ends there.
 
 use crate::types::{FloatFmt, FloatMode, NumFmt, Round};
 
@@ -33,8 +34,8 @@ pub(super) enum Num {
     Finite(Finite),
 }
 
-/// `±sig * 2^exp`, `sig` not zero. A result that is not exact has at least two bits more than its destination and its
-/// lowest bit set (a sticky bit).
+/// `±sig * 2^exp`, `sig` not zero. A result that is not exact has at least two bits more than its
+/// destination and its lowest bit set (a sticky bit).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Finite {
     pub(super) neg: bool,
@@ -46,8 +47,9 @@ pub(super) struct Finite {
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Rounding {
     pub(super) direction: Direction,
-    /// Flush what is below the least normal number after it was rounded to the format's precision: as hardware without
-    /// subnormals does it. A number just below the least normal one that rounds up to it is kept.
+    /// Flush what is below the least normal number after it was rounded to the format's precision:
+    /// as hardware without subnormals does it. A number just below the least normal one that rounds
+    /// up to it is kept.
     pub(super) ftz: bool,
 }
 
@@ -137,7 +139,8 @@ impl Layout {
         }
     }
 
-    /// The layout of a number format; none for integers and for ue8m0, which has neither sign nor zero.
+    /// The layout of a number format; none for integers and for ue8m0, which has neither sign nor
+    /// zero.
     pub(super) const fn of_num(fmt: NumFmt) -> Option<Layout> {
         match fmt {
             NumFmt::F16 => Some(Layout::F16),
@@ -184,8 +187,8 @@ impl Layout {
         }
     }
 
-    /// What the ISA calls the canonical NaN: all ones but the sign (a quiet NaN in every format that has NaNs); in f64, where
-    /// the ISA names none, the IEEE default.
+    /// What the ISA calls the canonical NaN: all ones but the sign (a quiet NaN in every format
+    /// that has NaNs); in f64, where the ISA names none, the IEEE default.
     pub(super) const fn canonical_nan(self) -> u64 {
         if self.man_bits == 52 {
             self.exponent() | 1 << 51
@@ -293,7 +296,8 @@ impl Layout {
         (((exp - min_exp) as u64) << self.man_bits) + kept
     }
 
-    /// The encoding that `x` rounds to; overflow gives an infinity or the greatest finite number, as the direction says.
+    /// The encoding that `x` rounds to; overflow gives an infinity or the greatest finite number,
+    /// as the direction says.
     #[inline(always)]
     pub(super) fn pack(self, rounding: Rounding, x: Finite) -> u64 {
         let magnitude = self.pack_magnitude(rounding, x);
@@ -327,7 +331,8 @@ impl Layout {
         }
     }
 
-    /// The magnitude of infinity, or what stands for it: the NaN of e4m3, the maximum where there is neither.
+    /// The magnitude of infinity, or what stands for it: the NaN of e4m3, the maximum where there
+    /// is neither.
     pub(super) const fn infinity(self) -> u64 {
         match self.specials {
             Specials::Ieee => self.exponent(),

@@ -1,7 +1,8 @@
 //! f32 values that are certainly numbers, neither infinite nor NaN, and how large they may be.
 //!
-//! What arithmetic makes of such numbers stays one as long as it cannot overflow. They begin with constants, what is clamped to `[0, 1]`, and
-//! integers: `expf` of a compiler computes `cvt.sat(x) * 252 + 12582913` and looks at the bits.
+//! What arithmetic makes of such numbers stays one as long as it cannot overflow. They begin with
+//! constants, what is clamped to `[0, 1]`, and integers: `expf` of a compiler computes `cvt.sat(x)
+//! * 252 + 12582913` and looks at the bits.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{FloatBinaryOp, FloatFmt, FloatUnaryOp, Function, InstData, NumFmt, Type, Value};
@@ -11,7 +12,8 @@ use super::cfg::Cfg;
 /// Results up to this stay finite in every direction of rounding.
 const LARGEST: f64 = 1e38;
 
-/// What a magnitude may be rounded to at most: a step further, which does not shrink with it among the subnormal numbers.
+/// What a magnitude may be rounded to at most: a step further, which does not shrink with it among
+/// the subnormal numbers.
 fn rounded(bound: f64) -> f64 {
     bound * (1.0 + f64::from(f32::EPSILON)) + f64::from(f32::MIN_POSITIVE)
 }

@@ -21,13 +21,15 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Whether lanes must meet as a whole at each warp operation: lanes that are missing give values that were never written.
+    /// Whether lanes must meet as a whole at each warp operation: lanes that are missing give
+    /// values that were never written.
     fn whole_warps(self) -> bool {
         self.sync || self.init
     }
 }
 
-/// Whether a program can be screened, by its forms with marks and optimized; otherwise what stands in the way.
+/// Whether a program can be screened, by its forms with marks and optimized; otherwise what stands
+/// in the way.
 pub fn admits(marked: &Program, optimized: &Program, wanted: Wanted) -> Result<(), &'static str> {
     if marked.lockstep {
         return Err("its warps run in lockstep");

@@ -33,7 +33,8 @@ pub struct Screened {
 /// Most tags that one access to a table moves.
 const MOST_TAGS: u32 = 4;
 
-/// Instruments a program that is [admitted](super::admits) and was optimized with all its loads [kept](super::keep).
+/// Instruments a program that is [admitted](super::admits) and was optimized with all its loads
+/// [kept](super::keep).
 pub fn run(mut program: Program, kept: &Kept, wanted: Wanted) -> Screened {
     let func = &program.functions[&program.entry];
     let whole_warps = admit::needs_whole_warps(func, wanted);

@@ -1,4 +1,5 @@
-//! Keeps the optimizer from removing and merging loads: one whose value is not used may race like any other.
+//! Keeps the optimizer from removing and merging loads: one whose value is not used may race like
+//! any other.
 
 use ptxjit_ir::{Function, InstData, MemSem, Program, Space, SrcLoc};
 use rustc_hash::FxHashSet;

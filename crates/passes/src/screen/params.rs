@@ -11,8 +11,8 @@ pub struct Params {
     pub width: u32,
     /// Where a word becomes 1 if something is suspected.
     pub flag: u64,
-    /// For device memory: what is added to an address, times tags for each byte, for the address of its tag; tables of writers,
-    /// readers and atomic operations.
+    /// For device memory: what is added to an address, times tags for each byte, for the address of
+    /// its tag; tables of writers, readers and atomic operations.
     pub device: [u64; 3],
     /// For shared memory: the same for offsets in the window.
     pub shared: [u64; 3],

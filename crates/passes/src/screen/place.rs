@@ -11,10 +11,12 @@ const UNUSED: i64 = -16;
 
 /// Where tags lie, and whose they are.
 pub(super) struct Place {
-    /// Addresses in the tables of writers, readers and atomic operations; the same offset is added to each.
+    /// Addresses in the tables of writers, readers and atomic operations; the same offset is added
+    /// to each.
     pub(super) tables: [Value; 3],
     pub(super) offset: i32,
-    /// Whether the memory is the CTA's own, if that is known now or when the code runs; only that of generic addresses is not.
+    /// Whether the memory is the CTA's own, if that is known now or when the code runs; only that
+    /// of generic addresses is not.
     pub(super) is_shared: Shared,
     /// Lanes whose access counts; all if none.
     pub(super) counts: Option<Value>,
@@ -67,7 +69,8 @@ impl Instrument<'_> {
         self.generic_place(access.addr, offset, at)
     }
 
-    /// A generic address may be one of device memory, of shared memory, or of a window that threads do not share.
+    /// A generic address may be one of device memory, of shared memory, or of a window that threads
+    /// do not share.
     fn generic_place(
         &mut self,
         addr: Value,

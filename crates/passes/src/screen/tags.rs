@@ -69,7 +69,8 @@ impl Instrument<'_> {
         }
     }
 
-    /// Without a look at races: what is read must have been written, and writers leave their tags, by which memory can be put back.
+    /// Without a look at races: what is read must have been written, and writers leave their tags,
+    /// by which memory can be put back.
     fn note_writes(&mut self, kind: Kind, place: &Place, own: Value, n: u8) {
         if kind != Kind::Store && self.facts.wanted.init {
             let tables: &[usize] = match self.facts.atomics {
@@ -228,7 +229,8 @@ impl Instrument<'_> {
         let now = self.emit.compare(CompareOp::Ult, [from, self.common.width]);
         let both = self.emit.and(now, other);
         let joined = self.emit.select(both, [many, own]);
-        // A reader in another CTA is in conflict with every later writer: no writer is in the same one.
+        // A reader in another CTA is in conflict with every later writer: no writer is in the same
+        // one.
         let elsewhere = match shared {
             Shared::Known(true) => return joined,
             Shared::Known(false) => None,

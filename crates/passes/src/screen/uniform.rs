@@ -1,8 +1,9 @@
 //! Whether all threads of a CTA reach an instruction together, as often as each other.
 //!
-//! A value is *uniform* if it is certainly the same for all threads of the CTA. A branch on any other value may send threads
-//! different ways until the block that post-dominates it; what lies between is its region. Whatever is computed in a region, or
-//! merged where it ends, is taken to be not uniform, which may add regions in turn.
+//! A value is *uniform* if it is certainly the same for all threads of the CTA. A branch on any
+//! other value may send threads different ways until the block that post-dominates it; what lies
+//! between is its region. Whatever is computed in a region, or merged where it ends, is taken to be
+//! not uniform, which may add regions in turn.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Class, Function, InstData, SharedBy, SpecialReg, Terminator, Value};

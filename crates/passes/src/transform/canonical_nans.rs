@@ -1,17 +1,20 @@
 //! Puts `fcanonical` where somebody looks at the bits of a NaN that f32 arithmetic made.
 //!
-//! In the IR f32 arithmetic gives the canonical NaN. The code for it leaves that out, since arithmetic, comparisons and nearly all
-//! conversions only care whether an operand is a NaN. What does see bits is memory, integer operations, calls, conversions to
-//! f64 and a change of sign. f16 and bf16 are made of f32 by bits, and made canonical on that way; f64 keeps payloads.
+//! In the IR f32 arithmetic gives the canonical NaN. The code for it leaves that out, since
+//! arithmetic, comparisons and nearly all conversions only care whether an operand is a NaN. What
+//! does see bits is memory, integer operations, calls, conversions to f64 and a change of sign. f16
+//! and bf16 are made of f32 by bits, and made canonical on that way; f64 keeps payloads.
 //!
-//! **Needs**: to be the last pass that changes values. **Ensures**: where bits are seen, a NaN from f32 arithmetic is canonical,
-//! and a NaN from elsewhere (memory, say) is as it was.
+//! **Needs**: to be the last pass that changes values. **Ensures**: where bits are seen, a NaN from
+//! f32 arithmetic is canonical, and a NaN from elsewhere (memory, say) is as it was.
 //!
-//! How: a value *may be raw* if arithmetic makes it or it is a copy (block parameter, selection, shuffle) of one that is, and it
-//! *may be foreign* if it may have bits that must stay; what is certainly a number is neither. A raw value is made canonical
-//! before its first use by bits in a block. If it may be foreign too, its raw sources are made canonical instead, on the edge or
-//! before the instruction that mixes them. No instruction is put into a deeper loop than the value is made in, nor into the loop
-//! that an edge leaves: a sum that a loop carries is made canonical once, after the loop.
+//! How: a value *may be raw* if arithmetic makes it or it is a copy (block parameter, selection,
+//! shuffle) of one that is, and it *may be foreign* if it may have bits that must stay; what is
+//! certainly a number is neither. A raw value is made canonical before its first use by bits in a
+//! block. If it may be foreign too, its raw sources are made canonical instead, on the edge or
+//! before the instruction that mixes them. No instruction is put into a deeper loop than the value
+//! is made in, nor into the loop that an edge leaves: a sum that a loop carries is made canonical
+//! once, after the loop.
 //!
 //! ```text
 //! v3 = fma.f32 v0, v1, v2; store.global.b32 [v4], v3

@@ -147,7 +147,8 @@ fn skip_empty_blocks(func: &mut Function, cfg: &Cfg) -> bool {
     }
     forbid_used_params(func, cfg, &mut can_skip);
     let mut changed = false;
-    // Successors first: what they jump to is known then, and chains of empty blocks are followed once.
+    // Successors first: what they jump to is known then, and chains of empty blocks are followed
+    // once.
     for &block in cfg.rpo.iter().rev() {
         let mut term = std::mem::replace(&mut func.blocks[block].term, Terminator::Exit);
         for call in term.targets_mut() {

@@ -4,8 +4,8 @@
 //! both of whose targets are the same block are gone; so are those whose sides are cheap.
 //!
 //! A divergent branch costs masks and tests, a uniform one may be mispredicted: a few cheap
-//! operations more cost less. Memory accesses and everything convergent stay where they are. Counters
-//! of a side count under its condition.
+//! operations more cost less. Memory accesses and everything convergent stay where they are.
+//! Counters of a side count under its condition.
 //!
 //! ```text
 //! block0: brif v0, block1, block2(v1)                       block0: v2 = iadd.b32 v1, v9

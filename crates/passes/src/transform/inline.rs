@@ -19,7 +19,8 @@ use ptxjit_ir::{
     Terminator, Type, Value,
 };
 
-/// Blocks that one function may grow to. Later passes and the code generator take memory for pairs of a block and a value.
+/// Blocks that one function may grow to. Later passes and the code generator take memory for pairs
+/// of a block and a value.
 const MOST_BLOCKS: usize = 2048;
 
 /// Inlines into one function of the program what `allowed` lets; `budget` limits its instructions.

@@ -1,11 +1,12 @@
 //! Computes addresses in windows with 32 bits.
 //!
-//! An address in a window (`.shared`, `.const`, `.local`, `.param`) is an offset of 32 bits, but compilers often compute it in registers of
-//! 64. The low half of a sum, a product or a logic operation needs only the low halves of the operands, and of a vector's lanes four of them
-//! fit where two whole ones do.
+//! An address in a window (`.shared`, `.const`, `.local`, `.param`) is an offset of 32 bits, but
+//! compilers often compute it in registers of
+//! 64. The low half of a sum, a product or a logic operation needs only the low halves of the
+//! operands, and of a vector's lanes four of them fit where two whole ones do.
 //!
-//! **Needs**: `dce` after it, for what is not needed any more. **Ensures**: no address of an access to a window is a 64-bit result of
-//! arithmetic that could be done with 32 bits.
+//! **Needs**: `dce` after it, for what is not needed any more. **Ensures**: no address of an access
+//! to a window is a 64-bit result of arithmetic that could be done with 32 bits.
 //!
 //! ```text
 //! v2 = uext.b64.b32 v0; v3 = iadd.b64 v2, v1; v4 = load.shared.b32 [v3]

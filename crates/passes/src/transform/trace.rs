@@ -49,8 +49,8 @@ fn trace(func: &mut Function, inst: Inst, traced: &mut Vec<Traced>) -> Option<In
     Some(func.make_inst(data, &[], loc))
 }
 
-/// The address of an access, and what there is to tell of it. A thread's own memory and parameters have no
-/// lanes that get into each other's way.
+/// The address of an access, and what there is to tell of it. A thread's own memory and parameters
+/// have no lanes that get into each other's way.
 #[expect(clippy::wildcard_enum_match_arm, reason = "others access nothing")]
 fn access(data: &InstData) -> Option<(Value, TraceOp)> {
     let (space, addr, offset, bytes, is_atomic) = match data {

@@ -1,10 +1,12 @@
-//! Takes back what compilers do about divisions of 64 bits: where both operands fit 32, they divide those.
+//! Takes back what compilers do about divisions of 64 bits: where both operands fit 32, they divide
+//! those.
 //!
-//! **Needs**: `simplify` and `cfg_cleanup` before. **Ensures**: of a branch whose sides compute one quotient or remainder with 32 and with 64 bits,
-//! the second is left.
+//! **Needs**: `simplify` and `cfg_cleanup` before. **Ensures**: of a branch whose sides compute one
+//! quotient or remainder with 32 and with 64 bits, the second is left.
 //!
-//! How many bits a division takes is for the code generator to see, for a whole gang. One instruction tells that the result is a quotient: that
-//! the numbers of neighbouring threads mostly have the same, and that the next remainder follows from it.
+//! How many bits a division takes is for the code generator to see, for a whole gang. One
+//! instruction tells that the result is a quotient: that the numbers of neighbouring threads mostly
+//! have the same, and that the next remainder follows from it.
 //!
 //! ```text
 //! block0: v2 = or.b64 v0, v1; v4 = and.b64 v2, v3           block0: v8 = udiv.b64 v0, v1
@@ -14,8 +16,9 @@
 //! block2: v7 = udiv.b64 v0, v1; jump block3(v7)
 //! ```
 //!
-//! Division by zero gives a machine-specific value (ISA 9.7.1.8), of 32 bits that of the first side: that side is what a divisor of zero
-//! mostly comes to, so the result is held to 32 bits then.
+//! Division by zero gives a machine-specific value (ISA 9.7.1.8), of 32 bits that of the first
+//! side: that side is what a divisor of zero mostly comes to, so the result is held to 32 bits
+//! then.
 
 use ptxjit_ir::{
     Block, BlockCall, CompareOp, Effect, Function, InstData, IntBinaryOp, ResizeOp, Terminator,

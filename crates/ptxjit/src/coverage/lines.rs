@@ -1,8 +1,8 @@
 //! From counters to lines.
 //!
-//! A counter tells how often a statement of the PTX was run, in each kernel that reaches it; these add up. A line has many
-//! statements: as many threads have run it as its most run statement, and copies of the line, inlined in several places or compiled
-//! into several functions, add up.
+//! A counter tells how often a statement of the PTX was run, in each kernel that reaches it; these
+//! add up. A line has many statements: as many threads have run it as its most run statement, and
+//! copies of the line, inlined in several places or compiled into several functions, add up.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub enum FileKind {
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct File {
-    /// As the PTX, or whoever loaded the PTX, names it.
+    /// As the PTX, or the program that loaded the PTX, names it.
     pub name: String,
     /// What it is.
     pub kind: FileKind,
@@ -53,7 +53,8 @@ pub struct Line {
     pub thread_instructions: u64,
     /// What warps did, if that was counted.
     pub warps: Option<Warps>,
-    /// The lines of the PTX that it was compiled to, each with the index of its file; of PTX itself none.
+    /// The lines of the PTX that it was compiled to, each with the index of its file; of PTX itself
+    /// none.
     pub ptx: Vec<(String, u32)>,
 }
 
@@ -115,7 +116,8 @@ pub struct Condition {
     pub sides: [u64; 2],
     /// How often a warp came to it, if that was counted.
     pub warps: Option<u64>,
-    /// How often the threads of a warp went both ways, if that was counted. Only branches make them.
+    /// How often the threads of a warp went both ways, if that was counted. Only branches make
+    /// them.
     pub diverged: Option<u64>,
 }
 
@@ -228,7 +230,8 @@ impl Place<'_> {
         }
     }
 
-    /// The function begins in the PTX, and where its first instruction that was not inlined is from.
+    /// The function begins in the PTX, and where its first instruction that was not inlined is
+    /// from.
     fn begin(&mut self, function: &FunctionStatements, threads: u64) {
         let at = |line| Function {
             name: function.name.clone(),

@@ -1,8 +1,9 @@
 //! What launches have run: which lines, which sides of conditions, by how many threads and warps.
 //!
-//! A [`Coverage`] among the [`Options`](crate::Options) of launches adds up what all of them have run, in whatever modules;
-//! [`Coverage::files`] tells it by line. Threads are counted in any engine and at any gang width, with the same numbers. What
-//! warps do is known only where a gang is one.
+//! A [`Coverage`] among the [`Options`](crate::Options) of launches adds up what all of them have
+//! run, in whatever modules; [`Coverage::files`] tells it by line. Threads are counted in any
+//! engine and at any gang width, with the same numbers. What warps do is known only where a gang is
+//! one.
 
 mod lines;
 mod profile;
@@ -66,7 +67,8 @@ impl KernelCounts {
 }
 
 impl Coverage {
-    /// Takes threads, and what warps do only if that costs nothing: the gang width is chosen as ever.
+    /// Takes threads, and what warps do only if that costs nothing: the gang width is chosen as
+    /// ever.
     pub fn of_threads() -> Coverage {
         Coverage::default()
     }
@@ -155,7 +157,8 @@ impl Coverage {
         }));
     }
 
-    /// What was run so far, by file: the PTX files, then those that they were compiled from, in the order of their names.
+    /// What was run so far, by file: the PTX files, then those that they were compiled from, in the
+    /// order of their names.
     pub fn files(&self) -> Vec<File> {
         let modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         lines::files(modules.values())

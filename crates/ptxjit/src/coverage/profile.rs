@@ -1,4 +1,5 @@
-//! What kernels do, and what they ask of memory, by line: facts that follow from the program and its inputs, not from the machine.
+//! What kernels do, and what they ask of memory, by line: facts that follow from the program and
+//! its inputs, not from the machine.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,8 @@ pub struct KernelProfile {
     pub ctas: u64,
     /// CTAs whose accesses to memory were looked at.
     pub sampled_ctas: u64,
-    /// Whether warps were counted, which they are where gangs are warps. If not, all figures but those of threads are zero.
+    /// Whether warps were counted, which they are where gangs are warps. If not, all figures but
+    /// those of threads are zero.
     pub by_warps: bool,
     /// The work of all lines.
     pub total: Work,
@@ -45,7 +47,8 @@ pub struct LineProfile {
     pub work: Work,
 }
 
-/// Counts of instructions are exact; what was asked of memory is that of the CTAs that were looked at.
+/// Counts of instructions are exact; what was asked of memory is that of the CTAs that were looked
+/// at.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Work {

@@ -1,5 +1,6 @@
-//! A worker's part of a launch whose CTAs run by clusters: all CTAs of a cluster are started together, and one worker runs them in
-//! turns. Shared memory of a cluster is touched by one thread of the host at a time, as that of a CTA.
+//! A worker's part of a launch whose CTAs run by clusters: all CTAs of a cluster are started
+//! together, and one worker runs them in turns. Shared memory of a cluster is touched by one thread
+//! of the host at a time, as that of a CTA.
 
 use std::collections::VecDeque;
 

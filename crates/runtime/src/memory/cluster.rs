@@ -1,4 +1,5 @@
-//! The shared memories of the CTAs of a cluster, side by side in one window: that of rank r begins at `r << CTA_SHIFT`.
+//! The shared memories of the CTAs of a cluster, side by side in one window: that of rank r begins
+//! at `r << CTA_SHIFT`.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ pub(crate) struct ClusterWindow {
     /// Bytes that each CTA has.
     bytes: u64,
     n_ctas: u32,
-    /// CTAs whose memory cannot be accessed, as bits. One thread at a time changes it and looks at it.
+    /// CTAs whose memory cannot be accessed, as bits. One thread at a time changes it and looks at
+    /// it.
     ended: AtomicU32,
     /// Memory that has no addresses in the window.
     pub(crate) tensors: ClusterTensors,

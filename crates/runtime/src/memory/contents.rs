@@ -1,7 +1,8 @@
 //! Which bytes of allocations were never written, for those who look for uses of such.
 //!
-//! Nothing is kept until [`Contents::track`] is called; what was allocated before counts as written. The host's copies and fills count
-//! as writes; kernels tell of theirs, or are taken to have written everything.
+//! Nothing is kept until [`Contents::track`] is called; what was allocated before counts as
+//! written. The host's copies and fills count as writes; kernels tell of theirs, or are taken to
+//! have written everything.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,8 @@
 //! Copies between the host and global memory, and within it.
 //!
-//! Every copy is checked against the allocations. Long ones are done in steps, each of which looks again: allocations elsewhere
-//! need not wait for the whole, and memory that is freed meanwhile ends the copy with an error.
+//! Every copy is checked against the allocations. Long ones are done in steps, each of which looks
+//! again: allocations elsewhere need not wait for the whole, and memory that is freed meanwhile
+//! ends the copy with an error.
 
 #![expect(
     unsafe_code,
@@ -56,7 +57,8 @@ impl Arena {
         let len = bytes.len() as u64;
         self.contents.written(addr, len);
         self.in_steps(addr, len, Access::ReadWrite, |at, start, end| {
-            // SAFETY: the range lies in a live block or in mapped memory, which stays as it is while the locks are held.
+            // SAFETY: the range lies in a live block or in mapped memory, which stays as it is
+            // while the locks are held.
             unsafe { raw::write(at, &bytes[start as usize..end as usize]) };
         })
     }
@@ -146,8 +148,8 @@ impl Arena {
         Ok(())
     }
 
-    /// Replaces an element of 1, 2, 4 or 8 bytes atomically, for a kernel; returns the old one. The element must be aligned and lie
-    /// in one live allocation.
+    /// Replaces an element of 1, 2, 4 or 8 bytes atomically, for a kernel; returns the old one. The
+    /// element must be aligned and lie in one live allocation.
     pub(crate) fn update(
         &self,
         addr: u64,
@@ -162,8 +164,8 @@ impl Arena {
         Ok(old)
     }
 
-    /// Replaces 16 bytes atomically by `new`, if they are what is expected where something is; returns the old ones. They must be
-    /// aligned and lie in one live allocation.
+    /// Replaces 16 bytes atomically by `new`, if they are what is expected where something is;
+    /// returns the old ones. They must be aligned and lie in one live allocation.
     pub(crate) fn exchange(
         &self,
         addr: u64,
@@ -178,8 +180,8 @@ impl Arena {
         Ok(old)
     }
 
-    /// Calls `work` while each of the ranges (address and size) lies in one live allocation and none of them is freed; none if
-    /// they do not.
+    /// Calls `work` while each of the ranges (address and size) lies in one live allocation and
+    /// none of them is freed; none if they do not.
     pub(crate) fn while_alive<T>(
         &self,
         ranges: &[(u64, u64)],
@@ -196,7 +198,8 @@ impl Arena {
         Some(work())
     }
 
-    /// Calls `step(address, start, end)` for pieces of the range, each while its allocation is alive.
+    /// Calls `step(address, start, end)` for pieces of the range, each while its allocation is
+    /// alive.
     fn in_steps(
         &self,
         addr: u64,
@@ -215,7 +218,8 @@ impl Arena {
         Ok(())
     }
 
-    /// Whether each range lies in one live allocation, or in mapped memory, which the guard holds still.
+    /// Whether each range lies in one live allocation, or in mapped memory, which the guard holds
+    /// still.
     fn check_ranges(
         &self,
         heaps: &[Heap],

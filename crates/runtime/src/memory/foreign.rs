@@ -1,4 +1,5 @@
-//! Memory of the process that is not device memory, and the ranges of it that kernels may access all the same.
+//! Memory of the process that is not device memory, and the ranges of it that kernels may access
+//! all the same.
 
 #![expect(unsafe_code, reason = "memory of the process is reached by address")]
 
@@ -57,7 +58,8 @@ impl Arena {
         Ok(())
     }
 
-    /// Undoes [`Arena::register`] for the range that starts at `addr`. No kernel that uses it may be running.
+    /// Undoes [`Arena::register`] for the range that starts at `addr`. No kernel that uses it may
+    /// be running.
     pub fn unregister(&self, addr: u64) -> Result<(), MemoryError> {
         let ranges = self.foreign.ranges.write();
         let mut ranges = ranges.unwrap_or_else(PoisonError::into_inner);
@@ -92,7 +94,8 @@ impl Arena {
         range.is_some_and(|(start, size)| len <= size && addr - start <= size - len)
     }
 
-    /// Whether an address lies in the pages of a registered range, or so near that an access with a small offset can.
+    /// Whether an address lies in the pages of a registered range, or so near that an access with a
+    /// small offset can.
     pub(crate) fn is_near_foreign(&self, addr: u64) -> bool {
         let ranges = self.foreign.lock();
         let from = addr.saturating_sub(MARGIN) / PAGE * PAGE;
@@ -101,7 +104,8 @@ impl Arena {
     }
 }
 
-/// Reads bytes anywhere in the process, if they can be read: the system copies them, so a wild address is no fault.
+/// Reads bytes anywhere in the process, if they can be read: the system copies them, so a wild
+/// address is no fault.
 pub(crate) fn read_host(addr: u64, bytes: &mut [u8]) -> Option<()> {
     let local = libc::iovec {
         iov_base: bytes.as_mut_ptr().cast(),
@@ -126,7 +130,8 @@ pub(crate) fn write_host(addr: u64, bytes: &[u8]) -> Option<()> {
         iov_base: addr as *mut libc::c_void,
         iov_len: bytes.len(),
     };
-    // SAFETY: reads `bytes` only; what it writes is memory that the host has given to kernels, and the system checks it.
+    // SAFETY: reads `bytes` only; what it writes is memory that the host has given to kernels, and
+    // the system checks it.
     let n = unsafe { libc::process_vm_writev(libc::getpid(), &local, 1, &remote, 1, 0) };
     (usize::try_from(n) == Ok(bytes.len())).then_some(())
 }

@@ -1,10 +1,13 @@
 //! The allocator of global memory: which addresses are whose. It owns no memory and touches none.
 //!
-//! * Small blocks come from *slabs* of one block size each; big ones get pages of their own with inaccessible gaps behind
+//! * Small blocks come from *slabs* of one block size each; big ones get pages of their own with
+//!   inaccessible gaps behind
 //!   them, and end flush with a page, so that running over the end faults soon.
-//! * Every block's exact size is known, for checked copies and `memcheck`; freed blocks stay on record until their place
+//! * Every block's exact size is known, for checked copies and `memcheck`; freed blocks stay on
+//!   record until their place
 //!   is used again, so that a late access can be told from a wild one.
-//! * Freed big blocks lose their pages at once, and their addresses are used again only when the heap has no fresh ones.
+//! * Freed big blocks lose their pages at once, and their addresses are used again only when the
+//!   heap has no fresh ones.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -20,7 +23,8 @@ const CLASSES: [u64; 20] = [
 /// Blocks up to this size always come from slabs.
 const SMALL: u64 = 2048;
 
-/// With more big blocks than this, slabs serve up to the largest class: the kernel bounds the number of mappings.
+/// With more big blocks than this, slabs serve up to the largest class: the kernel bounds the
+/// number of mappings.
 const MANY_BIG_BLOCKS: usize = 8192;
 
 /// First slab of a class; later ones double up to `MAX_SLAB`.
@@ -35,7 +39,8 @@ const MAX_GAP: u64 = 256 << 20;
 /// Between blocks that are kept apart: more than any gang accesses side by side.
 const APART: u64 = 1 << 10;
 
-/// So many bytes of freed blocks of a class wait before the oldest is used again, where blocks are kept apart.
+/// So many bytes of freed blocks of a class wait before the oldest is used again, where blocks are
+/// kept apart.
 const APART_QUARANTINE: u64 = 4 << 20;
 
 /// So many freed blocks of a class wait before the oldest is used again.
@@ -158,7 +163,8 @@ impl Heap {
         }
     }
 
-    /// Finds room for `size` bytes aligned to the power of two `align`. The caller commits the pages, if there are any.
+    /// Finds room for `size` bytes aligned to the power of two `align`. The caller commits the
+    /// pages, if there are any.
     pub(crate) fn alloc(&mut self, size: u64, align: u64) -> Option<(u64, Option<Pages>)> {
         let wanted = size.max(1);
         if size > self.limit.saturating_sub(self.live_bytes) {
@@ -261,8 +267,9 @@ impl Heap {
         Some(start)
     }
 
-    /// Frees the block that starts at `addr`. If it has pages of its own, the caller decommits them and then gives their
-    /// addresses back with [`Heap::give_span`]: not earlier, since they could be another block's by then.
+    /// Frees the block that starts at `addr`. If it has pages of its own, the caller decommits them
+    /// and then gives their addresses back with [`Heap::give_span`]: not earlier, since they could
+    /// be another block's by then.
     pub(crate) fn free(&mut self, addr: u64) -> Result<Option<FreedPages>, Option<Block>> {
         let block = match self.blocks.get_mut(&addr) {
             Some(block) if block.state == BlockState::Live => block,

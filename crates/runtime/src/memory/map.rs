@@ -1,9 +1,10 @@
-//! The map of valid memory: one byte for each 16 bytes of the arena, in which compiled code looks before each access under
-//! `memcheck`.
+//! The map of valid memory: one byte for each 16 bytes of the arena, in which compiled code looks
+//! before each access under `memcheck`.
 //!
-//! A byte says how many of the 16, from the first on, may be accessed; with [`READ_ONLY`] set, only loaded from. Everything that
-//! is not marked is 0. Code that finds an access not allowed asks the runtime, which checks it exactly: so the map may say too
-//! little (memory of the host, mappings with rights of their own), and never too much.
+//! A byte says how many of the 16, from the first on, may be accessed; with [`READ_ONLY`] set, only
+//! loaded from. Everything that is not marked is 0. Code that finds an access not allowed asks the
+//! runtime, which checks it exactly: so the map may say too little (memory of the host, mappings
+//! with rights of their own), and never too much.
 //!
 //! Address space for the whole map is reserved at once; memory is used where the map was written.
 
@@ -57,7 +58,8 @@ impl ValidMap {
         self.origin
     }
 
-    /// Marks bytes as valid. They start at a multiple of 16, and the bytes behind them up to the next are not valid.
+    /// Marks bytes as valid. They start at a multiple of 16, and the bytes behind them up to the
+    /// next are not valid.
     pub(crate) fn mark(&self, bytes: Range<u64>, flags: u8) {
         let whole = bytes.start..bytes.end / GRANULE * GRANULE;
         self.fill(whole.start..whole.end, GRANULE as u8 | flags);
@@ -80,15 +82,17 @@ impl ValidMap {
             offset <= self.len && n <= self.len - offset,
             "memory of the arena"
         );
-        // SAFETY: inside the mapping, as just checked. Code that reads bytes meanwhile accesses memory that is being allocated
-        // or freed, which is its own race; any byte is a valid value.
+        // SAFETY: inside the mapping, as just checked. Code that reads bytes meanwhile accesses
+        // memory that is being allocated or freed, which is its own race; any byte is a valid
+        // value.
         unsafe { ptr::write_bytes(first as *mut u8, value, n as usize) };
     }
 }
 
 impl Drop for ValidMap {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this object's, and code that reads it holds the arena that holds it.
+        // SAFETY: the mapping is this object's, and code that reads it holds the arena that holds
+        // it.
         unsafe { libc::munmap(self.start as *mut libc::c_void, self.len as usize) };
     }
 }

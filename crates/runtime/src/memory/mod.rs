@@ -1,13 +1,16 @@
 //! Device memory: one arena of reserved address space that holds everything a kernel can reach.
 //!
-//! A device pointer is a host address inside the arena, so data structures with pointers just work. The lower part is the
-//! heap of global memory, the upper part holds windows (`.shared`, `.local`, `.const`, `.param`), each between wide
-//! inaccessible gaps. **Invariant**: whatever address compiled code makes up, if it lies in the arena, then an access
-//! reaches device memory or faults; host memory is never in the arena.
+//! A device pointer is a host address inside the arena, so data structures with pointers just work.
+//! The lower part is the heap of global memory, the upper part holds windows (`.shared`, `.local`,
+//! `.const`, `.param`), each between wide inaccessible gaps. **Invariant**: whatever address
+//! compiled code makes up, if it lies in the arena, then an access reaches device memory or faults;
+//! host memory is never in the arena.
 //!
-//! * [`heap`](self) knows every allocation's exact bounds; host copies are checked against them, and so is every access under
+//! * [`heap`](self) knows every allocation's exact bounds; host copies are checked against them,
+//!   and so is every access under
 //!   `memcheck`.
-//! * Contents are plain bytes without synchronisation of their own: a host copy that races with a kernel sees what it
+//! * Contents are plain bytes without synchronisation of their own: a host copy that races with a
+//!   kernel sees what it
 //!   sees, as on a GPU.
 
 #![expect(
@@ -97,7 +100,8 @@ pub(crate) enum HeapCheck {
 
 /// The memory of one or several devices. All methods may be called from any thread.
 ///
-/// Each device has its own *part* of the heap, so that an address tells its device. Kernels of any device may access all parts.
+/// Each device has its own *part* of the heap, so that an address tells its device. Kernels of any
+/// device may access all parts.
 #[derive(Debug)]
 pub struct Arena {
     /// One per part.
@@ -117,10 +121,12 @@ pub struct Arena {
     reservation: Reservation,
 }
 
-/// Where the heap of an arena with addresses of 32 bits begins: far from 0, where null pointers and offsets from them lead.
+/// Where the heap of an arena with addresses of 32 bits begins: far from 0, where null pointers and
+/// offsets from them lead.
 const NARROW_START: u64 = 256 << 20;
 
-/// Where it ends. Addresses of 32 bits that are not below stand for places in windows, as the frontend has it.
+/// Where it ends. Addresses of 32 bits that are not below stand for places in windows, as the
+/// frontend has it.
 pub const NARROW_END: u64 = 0xe000_0000;
 
 /// Most devices that one arena can serve.
@@ -137,8 +143,8 @@ impl Arena {
         Arena::over(Reservation::new(), n_parts.clamp(1, MAX_PARTS))
     }
 
-    /// Reserves address space for one device whose global memory has addresses of 32 bits, below [`NARROW_END`]. There is one
-    /// such arena at a time in a process.
+    /// Reserves address space for one device whose global memory has addresses of 32 bits, below
+    /// [`NARROW_END`]. There is one such arena at a time in a process.
     pub fn low() -> Result<Arc<Arena>, MemoryError> {
         Arena::over(Reservation::low(), 1)
     }
@@ -151,14 +157,15 @@ impl Arena {
     fn over(reservation: io::Result<Reservation>, n_parts: u32) -> Result<Arc<Arena>, MemoryError> {
         let reservation = reservation.map_err(|err| MemoryError::Reserve(err.to_string()))?;
         let (base, size) = (reservation.base(), reservation.size());
-        // Windows are thinly spread: where address space is scarce, they need more of it than the heap does.
+        // Windows are thinly spread: where address space is scarce, they need more of it than the
+        // heap does.
         let heap_bits = reservation.bits() - if size < 1 << 40 { 2 } else { 1 };
         let middle = base + (1 << heap_bits);
         let part_bits = heap_bits - n_parts.next_power_of_two().ilog2();
         let heap = |part: u32| {
             let start = base + (u64::from(part) << part_bits);
-            // Nothing lies where a part starts, so that no pointer equals the arena's base and a copy cannot run from one
-            // part into the next.
+            // Nothing lies where a part starts, so that no pointer equals the arena's base and a
+            // copy cannot run from one part into the next.
             let leaves_room = Arena::leaves_room(reservation.bits(), n_parts, base);
             let end = start + (1 << (part_bits - u32::from(leaves_room)));
             match base {
@@ -211,13 +218,14 @@ impl Arena {
         addr >> self.bits() == self.base() >> self.bits()
     }
 
-    /// Address of offset 0 of a window without memory: but for the page for idle lanes, all that a 32-bit offset reaches from there is
-    /// inaccessible.
+    /// Address of offset 0 of a window without memory: but for the page for idle lanes, all that a
+    /// 32-bit offset reaches from there is inaccessible.
     pub(crate) fn null_window(&self) -> u64 {
         self.null_window
     }
 
-    /// Allocates global memory of a part as `cuMemAlloc` does, aligned to 256 bytes or more; the contents are unspecified.
+    /// Allocates global memory of a part as `cuMemAlloc` does, aligned to 256 bytes or more; the
+    /// contents are unspecified.
     pub fn alloc(&self, part: u32, size: u64, align: u64) -> Result<u64, MemoryError> {
         self.alloc_aligned(part, size, align.max(256))
     }
@@ -257,7 +265,8 @@ impl Arena {
         Ok(addr)
     }
 
-    /// Frees what [`Arena::alloc`] returned. A kernel that still uses it faults or reads other data.
+    /// Frees what [`Arena::alloc`] returned. A kernel that still uses it faults or reads other
+    /// data.
     pub fn free(&self, addr: u64) -> Result<(), MemoryError> {
         let part = self.part_of(addr);
         let free = |part: u32| {
@@ -276,16 +285,17 @@ impl Arena {
             return Err(MemoryError::BadFree { addr, note });
         };
         if let Some(pages) = freed {
-            // Not under the lock: this takes long for large blocks. If it fails the pages stay readable, and a wild access
-            // goes unnoticed, nothing worse.
+            // Not under the lock: this takes long for large blocks. If it fails the pages stay
+            // readable, and a wild access goes unnoticed, nothing worse.
             let _ = self.reservation.decommit(pages.start, pages.len);
             self.heaps_mut()[part as usize].give_span(pages.start, pages.span);
         }
         Ok(())
     }
 
-    /// The map of valid memory, with all that is allocated. From the first call on allocations lie far apart, so that two
-    /// neighbouring lanes of which one is inside of an allocation are not in two.
+    /// The map of valid memory, with all that is allocated. From the first call on allocations lie
+    /// far apart, so that two neighbouring lanes of which one is inside of an allocation are not in
+    /// two.
     fn valid_map(&self) -> Result<&ValidMap, MemoryError> {
         if let Some(map) = self.map.get() {
             return Ok(map);
@@ -306,7 +316,8 @@ impl Arena {
         Ok(self.map.get().expect("set above, or by another thread"))
     }
 
-    /// Gets ready for launches that check every access exactly, and keeps allocations apart from now on.
+    /// Gets ready for launches that check every access exactly, and keeps allocations apart from
+    /// now on.
     pub fn prepare_checks(&self) -> Result<(), MemoryError> {
         self.valid_map().map(|_| ())
     }
@@ -316,8 +327,8 @@ impl Arena {
         self.map.get().is_some()
     }
 
-    /// Keeps account of which bytes of allocations are written, from now on. Kernels are taken to write everything, unless
-    /// [`Arena::set_states`] tells of it.
+    /// Keeps account of which bytes of allocations are written, from now on. Kernels are taken to
+    /// write everything, unless [`Arena::set_states`] tells of it.
     pub fn track_contents(&self) {
         self.contents.track();
     }
@@ -327,7 +338,8 @@ impl Arena {
         self.contents.all_written();
     }
 
-    /// For each byte from `addr` on 0 if it is written, 0xff if it never was, or what [`Arena::set_states`] said of it.
+    /// For each byte from `addr` on 0 if it is written, 0xff if it never was, or what
+    /// [`Arena::set_states`] said of it.
     pub fn states(&self, addr: u64, states: &mut [u8]) {
         self.contents.states(addr, states);
     }
@@ -342,12 +354,14 @@ impl Arena {
         self.check_heap(addr, 1, false) == HeapCheck::Freed
     }
 
-    /// What compiled code adds to an address divided by 16 for that of its byte in the map of valid memory.
+    /// What compiled code adds to an address divided by 16 for that of its byte in the map of valid
+    /// memory.
     pub(crate) fn map_origin(&self) -> Result<u64, MemoryError> {
         Ok(self.valid_map()?.origin())
     }
 
-    /// Marks exactly these parts of a window as valid, with `flags` of the map, and all the rest of it as not.
+    /// Marks exactly these parts of a window as valid, with `flags` of the map, and all the rest of
+    /// it as not.
     pub(crate) fn mark_window(
         &self,
         window: Range<u64>,
@@ -504,7 +518,8 @@ pub(crate) unsafe fn committed<'a>(addr: u64, len: usize) -> &'a mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(addr as *mut u8, len) }
 }
 
-/// Replaces an element of 1, 2, 4 or 8 bytes in memory of the process atomically; returns the old one.
+/// Replaces an element of 1, 2, 4 or 8 bytes in memory of the process atomically; returns the old
+/// one.
 ///
 /// # Safety
 ///

@@ -1,7 +1,8 @@
 //! Raw copies between host memory and the arena.
 //!
-//! Callers have made sure that the device bytes are committed. Kernels may access the same bytes at the same time, as they
-//! may on a GPU; what a copy then sees is up to the program that let them race.
+//! Callers have made sure that the device bytes are committed. Kernels may access the same bytes at
+//! the same time, as they may on a GPU; what a copy then sees is up to the program that let them
+//! race.
 
 #![expect(unsafe_code, reason = "device memory is reached through addresses")]
 
@@ -25,12 +26,13 @@ pub(super) unsafe fn read(from: u64, to: &mut [u8]) {
 ///
 /// The bytes from `to` on are mapped and writable.
 pub(super) unsafe fn write(to: u64, from: &[u8]) {
-    // SAFETY: the destination is writable by contract and lies in the arena, apart from any Rust object.
+    // SAFETY: the destination is writable by contract and lies in the arena, apart from any Rust
+    // object.
     unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to as *mut u8, from.len()) };
 }
 
-/// Copies host bytes to the device past the caches: lines that are overwritten as a whole need not be fetched.
-/// [`end_stream`] is called before other threads may look.
+/// Copies host bytes to the device past the caches: lines that are overwritten as a whole need not
+/// be fetched. [`end_stream`] is called before other threads may look.
 ///
 /// # Safety
 ///
@@ -43,7 +45,8 @@ pub(super) unsafe fn stream(to: u64, from: &[u8]) {
         if to.is_multiple_of(LINE as u64) && from.len().is_multiple_of(LINE) {
             for (n, piece) in from.as_chunks::<16>().0.iter().enumerate() {
                 let at = (to as *mut __m128i).wrapping_add(n);
-                // SAFETY: every x86-64 processor has these; the place is a multiple of 16 and writable by contract.
+                // SAFETY: every x86-64 processor has these; the place is a multiple of 16 and
+                // writable by contract.
                 unsafe { _mm_stream_si128(at, _mm_loadu_si128(piece.as_ptr().cast())) };
             }
             return;
@@ -96,7 +99,8 @@ pub(super) unsafe fn fill(to: u64, word: u32, len: u64) {
     }
 }
 
-/// Replaces a little-endian element of 1, 2, 4 or 8 bytes atomically by what `next` makes of it; returns the old one.
+/// Replaces a little-endian element of 1, 2, 4 or 8 bytes atomically by what `next` makes of it;
+/// returns the old one.
 ///
 /// # Safety
 ///
@@ -124,8 +128,9 @@ pub(super) unsafe fn update(at: u64, size: u32, next: &mut dyn FnMut(u64) -> u64
     }
 }
 
-/// Replaces 16 bytes by `new`, if they are what is expected where something is; returns the old ones. Atomic, where the processor
-/// can do it with respect to all accesses, else with respect to other calls.
+/// Replaces 16 bytes by `new`, if they are what is expected where something is; returns the old
+/// ones. Atomic, where the processor can do it with respect to all accesses, else with respect to
+/// other calls.
 ///
 /// # Safety
 ///
@@ -148,8 +153,8 @@ pub(super) unsafe fn exchange(at: u64, expected: Option<u128>, new: u128) -> u12
     old
 }
 
-/// In assembly, since the compiler would call a library for an atomic operation of this width wherever it is not sure of the
-/// processor.
+/// In assembly, since the compiler would call a library for an atomic operation of this width
+/// wherever it is not sure of the processor.
 ///
 /// # Safety
 ///
@@ -159,7 +164,8 @@ unsafe fn exchange_by_instruction(place: *mut u128, expected: Option<u128>, new:
     let mut old = expected.unwrap_or_default();
     loop {
         let (mut low, mut high) = (old as u64, (old >> 64) as u64);
-        // SAFETY: the caller's promise. The compiler keeps `rbx` for itself: it is as before afterwards.
+        // SAFETY: the caller's promise. The compiler keeps `rbx` for itself: it is as before
+        // afterwards.
         unsafe {
             std::arch::asm!(
                 "xchg rsi, rbx",

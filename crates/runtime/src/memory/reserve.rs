@@ -1,8 +1,9 @@
 //! One reserved range of address space, and the system calls that give and take its pages.
 //!
-//! The range is a power of two in size and aligned to its size, so that one shift tells whether an address lies in it.
-//! It starts out unmapped for access; [`Reservation::commit`] makes pages readable and writable, zeroed;
-//! [`Reservation::decommit`] drops their contents and forbids access again.
+//! The range is a power of two in size and aligned to its size, so that one shift tells whether an
+//! address lies in it. It starts out unmapped for access; [`Reservation::commit`] makes pages
+//! readable and writable, zeroed; [`Reservation::decommit`] drops their contents and forbids access
+//! again.
 
 #![expect(
     unsafe_code,
@@ -22,10 +23,12 @@ pub(crate) const PAGE: u64 = 4096;
 /// Pages of this size are asked for where an allocation is large enough.
 pub(crate) const HUGE_PAGE: u64 = 2 << 20;
 
-/// Largest and smallest size (as a power of two) that is tried. Less than 16 GB has no place for windows with their guards.
+/// Largest and smallest size (as a power of two) that is tried. Less than 16 GB has no place for
+/// windows with their guards.
 const BITS: std::ops::RangeInclusive<u32> = 34..=44;
 
-/// Where ranges are looked for if the system does not grant twice their size: multiples of all sizes, far from what others map.
+/// Where ranges are looked for if the system does not grant twice their size: multiples of all
+/// sizes, far from what others map.
 const FIRST_HINT: u64 = 1 << 44;
 const HINTS: u64 = 16;
 
@@ -82,7 +85,8 @@ impl Reservation {
         Err(last)
     }
 
-    /// Reserves twice the size and gives back what lies outside the aligned half; under a limit on address space, tries places.
+    /// Reserves twice the size and gives back what lies outside the aligned half; under a limit on
+    /// address space, tries places.
     fn with_bits(bits: u32) -> io::Result<Reservation> {
         let size = 1u64 << bits;
         let whole = match map_none(ptr::null_mut(), 2 * size, 0) {
@@ -111,7 +115,8 @@ impl Reservation {
         })
     }
 
-    /// Reserves the range that begins at address 0, once in a process: waits a while for the end of another such reservation.
+    /// Reserves the range that begins at address 0, once in a process: waits a while for the end of
+    /// another such reservation.
     pub(crate) fn low() -> io::Result<Reservation> {
         let (taken, freed) = &LOW;
         let guard = taken.lock().unwrap_or_else(PoisonError::into_inner);
@@ -263,7 +268,8 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         let start = self.base.max(FIRST);
         let len = self.base + self.size() - start;
-        // SAFETY: the whole range is this reservation's, and its owner promises that nobody uses it any more.
+        // SAFETY: the whole range is this reservation's, and its owner promises that nobody uses it
+        // any more.
         unsafe { libc::munmap(start as *mut libc::c_void, len as usize) };
         if self.base == 0 {
             let (taken, freed) = &LOW;

@@ -1,8 +1,9 @@
 //! Memory beside the heap, for tables that instrumented code keeps about device memory.
 //!
-//! An arena of one part with much address space leaves the upper half of the heap's range for them. Code reaches tables like device
-//! memory, but no allocation lies there and no copy of the host. Tables hold *tags*, numbers of 32 bits that rise from launch to
-//! launch, so that what earlier launches left need not be cleared.
+//! An arena of one part with much address space leaves the upper half of the heap's range for them.
+//! Code reaches tables like device memory, but no allocation lies there and no copy of the host.
+//! Tables hold *tags*, numbers of 32 bits that rise from launch to launch, so that what earlier
+//! launches left need not be cleared.
 
 #![expect(
     unsafe_code,
@@ -36,7 +37,8 @@ struct State {
     taken: u32,
 }
 
-/// Two tables of tags, of those who wrote each granule of device memory last and of those who changed it atomically last.
+/// Two tables of tags, of those who wrote each granule of device memory last and of those who
+/// changed it atomically last.
 #[derive(Copy, Clone, Debug)]
 pub struct TagTables {
     /// What is added to an address, times four by the granule, for the address of its tag.
@@ -82,7 +84,8 @@ impl Arena {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From the first live allocation to the end of the last; empty if there is none. None if there is memory elsewhere.
+    /// From the first live allocation to the end of the last; empty if there is none. None if there
+    /// is memory elsewhere.
     pub fn live_span(&self) -> Option<Range<u64>> {
         if !self.virt().is_empty() || self.has_foreign() {
             return None;
@@ -98,7 +101,8 @@ impl Arena {
         Some(first..end)
     }
 
-    /// The first of so many tags that no table has; none if there are not as many. When all are used up, tables start anew.
+    /// The first of so many tags that no table has; none if there are not as many. When all are
+    /// used up, tables start anew.
     pub fn take_tags(&self, count: u32) -> Option<u32> {
         let mut state = self.table_state();
         let most = u32::MAX - FIRST_TAG;
@@ -113,7 +117,8 @@ impl Arena {
         Some(first)
     }
 
-    /// Makes the first `len` bytes of the space for tables accessible, and keeps what is in them; new ones are zero. Gives their address.
+    /// Makes the first `len` bytes of the space for tables accessible, and keeps what is in them;
+    /// new ones are zero. Gives their address.
     pub fn grow_tables(&self, len: u64) -> Result<u64, MemoryError> {
         let space = self.table_space();
         let space = space.filter(|space| len <= space.end - space.start);
@@ -136,8 +141,8 @@ impl Arena {
     /// Gives all memory of tables back.
     fn drop_tables(&self, state: &mut State) {
         if let (Some(space), 1..) = (self.table_space(), state.committed) {
-            // If this fails the pages keep their memory, and tags that come again look like those of other launches: that makes
-            // launches suspicious, and nothing worse.
+            // If this fails the pages keep their memory, and tags that come again look like those
+            // of other launches: that makes launches suspicious, and nothing worse.
             let _ = self.reservation.decommit(space.start, state.committed);
             if let Some(map) = self.map.get() {
                 map.clear(space.start..space.start + state.committed);
@@ -189,7 +194,8 @@ impl Arena {
         }
     }
 
-    /// Puts back what the launch has changed, by its tags. Other memory may have been changed by others meanwhile.
+    /// Puts back what the launch has changed, by its tags. Other memory may have been changed by
+    /// others meanwhile.
     pub fn restore(&self, snapshot: &Snapshot, tables: &TagTables) {
         for (start, bytes) in &snapshot.blocks {
             let changed = self.written_in(tables, *start, bytes.len() as u64);
@@ -222,7 +228,8 @@ impl Arena {
         written
     }
 
-    /// Puts `mark` in the table of writers for each granule that holds a byte that was never written.
+    /// Puts `mark` in the table of writers for each granule that holds a byte that was never
+    /// written.
     pub fn mark_unwritten(&self, tables: &TagTables, mark: u32) {
         for (start, states) in self.contents.unwritten() {
             let at = tables.tag_address(tables.origins[0], start);
@@ -238,7 +245,8 @@ impl Arena {
         }
     }
 
-    /// Takes the marks away. What the launch has written counts as written, if its results are to stay.
+    /// Takes the marks away. What the launch has written counts as written, if its results are to
+    /// stay.
     pub fn clear_marks(&self, tables: &TagTables, mark: u32, stays: bool) {
         for (start, mut states) in self.contents.unwritten() {
             let written = self.written_in(tables, start, states.len() as u64);

@@ -1,8 +1,9 @@
-//! Address space and memory apart: ranges of addresses are reserved, physical memory is created, and a program maps one into the other and
-//! says which access is allowed.
+//! Address space and memory apart: ranges of addresses are reserved, physical memory is created,
+//! and a program maps one into the other and says which access is allowed.
 //!
-//! Physical memory is a file without a name, so that it can be mapped several times. **Invariant**: a granule of a reservation that is
-//! not mapped, or may not be accessed, has no access for the process either; so a kernel that touches it faults.
+//! Physical memory is a file without a name, so that it can be mapped several times. **Invariant**:
+//! a granule of a reservation that is not mapped, or may not be accessed, has no access for the
+//! process either; so a kernel that touches it faults.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -58,7 +59,8 @@ pub struct PhysicalMemory {
 }
 
 impl PhysicalMemory {
-    /// Zeroed memory of a device, a multiple of [`GRANULE`], which counts against the limit of the device.
+    /// Zeroed memory of a device, a multiple of [`GRANULE`], which counts against the limit of the
+    /// device.
     pub fn new(arena: &Arc<Arena>, part: u32, size: u64) -> Result<PhysicalMemory, MemoryError> {
         if size == 0 || !size.is_multiple_of(GRANULE) {
             return Err(bad(0, size, "sizes are multiples of 2 MiB"));
@@ -225,7 +227,8 @@ impl Arena {
         Ok(start)
     }
 
-    /// Gives reserved addresses back; nothing may be mapped there. `addr` and `len` are those of a reservation.
+    /// Gives reserved addresses back; nothing may be mapped there. `addr` and `len` are those of a
+    /// reservation.
     pub fn release(&self, addr: u64, len: u64) -> Result<(), MemoryError> {
         let mut virt = self.virt_mut();
         if virt.reserved.get(&addr).is_none_or(|it| it.len != len) {
@@ -242,7 +245,8 @@ impl Arena {
         Ok(())
     }
 
-    /// Maps physical memory from `offset` on into a reservation. It may not be accessed before [`Arena::set_access`] allows it.
+    /// Maps physical memory from `offset` on into a reservation. It may not be accessed before
+    /// [`Arena::set_access`] allows it.
     pub fn map(
         &self,
         addr: u64,

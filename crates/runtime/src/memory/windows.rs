@@ -1,8 +1,9 @@
-//! Places for windows (`.shared`, `.local`, `.const`, `.param`) in the arena: each has 2 GB of inaccessible addresses on
-//! both sides, so that a sign-extended 32-bit offset that misses the window misses all other memory too. Neighbours share
-//! the gap between them.
+//! Places for windows (`.shared`, `.local`, `.const`, `.param`) in the arena: each has 2 GB of
+//! inaccessible addresses on both sides, so that a sign-extended 32-bit offset that misses the
+//! window misses all other memory too. Neighbours share the gap between them.
 //!
-//! In the gap below each, at [`IDLE_OFFSET`], lies a page that can be accessed: compiled code sends lanes that do not run there.
+//! In the gap below each, at [`IDLE_OFFSET`], lies a page that can be accessed: compiled code sends
+//! lanes that do not run there.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -79,7 +80,8 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// A window that can grow to `capacity` bytes. None of it can be accessed yet, but for the page for idle lanes.
+    /// A window that can grow to `capacity` bytes. None of it can be accessed yet, but for the page
+    /// for idle lanes.
     pub(crate) fn new(arena: &Arc<Arena>, capacity: u64) -> io::Result<Window> {
         let size = match capacity {
             // Few different sizes, so that places can be used again.

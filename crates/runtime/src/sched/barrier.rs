@@ -1,9 +1,10 @@
 //! CTA barriers: who has arrived, and when the waiting lanes may go on.
 //!
-//! A warp arrives at a barrier once each of its lanes that has not ended has executed a barrier instruction with that id,
-//! whichever instruction it was; it then counts as 32 threads, a partial last warp too. Without a count a barrier waits for
-//! every warp that has not ended. A completed barrier resets before its waiters run, so the same id can be used again at
-//! once. See "Parallel Synchronization and Communication Instructions: bar, barrier" in the PTX ISA.
+//! A warp arrives at a barrier once each of its lanes that has not ended has executed a barrier
+//! instruction with that id, whichever instruction it was; it then counts as 32 threads, a partial
+//! last warp too. Without a count a barrier waits for every warp that has not ended. A completed
+//! barrier resets before its waiters run, so the same id can be used again at once. See "Parallel
+//! Synchronization and Communication Instructions: bar, barrier" in the PTX ISA.
 
 use ptxjit_ir::BarrierOp;
 
@@ -62,8 +63,8 @@ impl Barrier {
         }
     }
 
-    /// What is wrong with an arrival with this count, in a CTA of so many warps: counts are of whole warps, and all who meet name the
-    /// same. No count means all of the CTA.
+    /// What is wrong with an arrival with this count, in a CTA of so many warps: counts are of
+    /// whole warps, and all who meet name the same. No count means all of the CTA.
     pub(crate) fn conflict(&self, count: u32, n_warps: usize) -> Option<String> {
         if !count.is_multiple_of(WARP) {
             return Some(format!(
@@ -83,8 +84,8 @@ impl Barrier {
         self.idle
     }
 
-    /// If the barrier is complete, resets it and returns the lanes that may go on, per warp. `live` holds the lanes that
-    /// have not ended, of `n_warps` warps.
+    /// If the barrier is complete, resets it and returns the lanes that may go on, per warp. `live`
+    /// holds the lanes that have not ended, of `n_warps` warps.
     pub(crate) fn complete(&mut self, live: &[u32]) -> Option<WarpMasks> {
         if self.idle {
             return None;

@@ -1,7 +1,9 @@
-//! The CTAs of a cluster, which run in turns on one worker, and the barrier on which they wait for each other.
+//! The CTAs of a cluster, which run in turns on one worker, and the barrier on which they wait for
+//! each other.
 //!
-//! A thread arrives once in a phase and then waits for it, once. A phase is complete when all threads of the cluster that
-//! have not ended have arrived. PTX ISA, "Parallel Synchronization and Communication Instructions: barrier.cluster".
+//! A thread arrives once in a phase and then waits for it, once. A phase is complete when all
+//! threads of the cluster that have not ended have arrived. PTX ISA, "Parallel Synchronization and
+//! Communication Instructions: barrier.cluster".
 
 use ptxjit_abi::ResumePoint;
 
@@ -28,7 +30,8 @@ pub(crate) struct Cluster {
 }
 
 impl Runner<'_> {
-    /// Runs a cluster until it is done or has only yielded for `patience` rounds on end; says whether any lane got further.
+    /// Runs a cluster until it is done or has only yielded for `patience` rounds on end; says
+    /// whether any lane got further.
     pub(crate) fn run_cluster(
         &mut self,
         cluster: &mut Cluster,
@@ -54,7 +57,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Every CTA that has not ended has its turn. Whether any lane got further, and whether any spins.
+    /// Every CTA that has not ended has its turn. Whether any lane got further, and whether any
+    /// spins.
     fn cluster_round(&mut self, cluster: &mut Cluster) -> Result<(bool, bool), LaunchError> {
         let (mut any_progress, mut spins) = (false, false);
         let n = cluster.ctas.len();
@@ -165,7 +169,8 @@ impl Runner<'_> {
 }
 
 impl Cluster {
-    /// All threads of a CTA have ended. While others of the cluster run, nothing may access its shared memory.
+    /// All threads of a CTA have ended. While others of the cluster run, nothing may access its
+    /// shared memory.
     fn end(&mut self, rank: usize) -> std::io::Result<()> {
         self.is_live[rank] = false;
         match &self.shared {

@@ -1,5 +1,5 @@
-//! A CTA in flight: its context for compiled code and the memory behind it. Reused from CTA to CTA and from launch to
-//! launch, so that starting a CTA allocates nothing.
+//! A CTA in flight: its context for compiled code and the memory behind it. Reused from CTA to CTA
+//! and from launch to launch, so that starting a CTA allocates nothing.
 
 #![expect(unsafe_code, reason = "the context is shared with compiled code")]
 
@@ -86,15 +86,15 @@ pub(crate) struct Cta {
     n_left: u32,
 }
 
-// SAFETY: the raw pointers in the context point at this CTA's own buffers and at the launch it is prepared for; one thread
-// at a time uses a CTA, and prepares it anew for its launch.
+// SAFETY: the raw pointers in the context point at this CTA's own buffers and at the launch it is
+// prepared for; one thread at a time uses a CTA, and prepares it anew for its launch.
 unsafe impl Send for Cta {}
 
 impl Cta {
     /// An empty one.
     pub(crate) fn new() -> Cta {
-        // SAFETY: integers, null pointers and arrays of integers are valid when zeroed; compiled code sees the context
-        // only after `prepare`.
+        // SAFETY: integers, null pointers and arrays of integers are valid when zeroed; compiled
+        // code sees the context only after `prepare`.
         let ctx = Box::new(unsafe { std::mem::zeroed::<CtaContext>() });
         Cta {
             ctx,
@@ -122,8 +122,9 @@ impl Cta {
         }
     }
 
-    /// Lays everything out for the CTAs of a launch. `grid` must stay where it is while the CTA is run, and so must the window
-    /// in `cluster`, where the CTA's shared memory is if it is one of several; beside it stands its rank.
+    /// Lays everything out for the CTAs of a launch. `grid` must stay where it is while the CTA is
+    /// run, and so must the window in `cluster`, where the CTA's shared memory is if it is one of
+    /// several; beside it stands its rank.
     pub(crate) fn prepare(
         &mut self,
         grid: &Grid,
@@ -228,7 +229,8 @@ impl Cta {
         }
         let bytes = stride * u64::from(self.n_threads);
         let window = in_arena(&mut self.local, &grid.arena, bytes)?;
-        // Local memory beyond the last thread's is harmless to leave accessible; shrinking would cost a system call.
+        // Local memory beyond the last thread's is harmless to leave accessible; shrinking would
+        // cost a system call.
         if window.len() < bytes {
             window.set_len(bytes)?;
         }
@@ -276,7 +278,8 @@ impl Cta {
         }
     }
 
-    /// Lets compiled code start so many CTAs that follow in the first dimension. Each of them is this CTA from then on.
+    /// Lets compiled code start so many CTAs that follow in the first dimension. Each of them is
+    /// this CTA from then on.
     pub(crate) fn let_follow(&mut self, n: u32) {
         self.ctx.ctas_left = n;
     }
@@ -291,7 +294,8 @@ impl Cta {
         self.n_left
     }
 
-    /// Says at which resume points compiled code may go on by itself. The table has an entry for each, and stays where it is.
+    /// Says at which resume points compiled code may go on by itself. The table has an entry for
+    /// each, and stays where it is.
     pub(super) fn set_go_on(&mut self, table: &[u8]) {
         self.ctx.go_on = table.as_ptr();
     }
@@ -369,7 +373,8 @@ fn in_arena<'a>(
 /// Distance between the local windows of neighbouring threads.
 fn local_stride(bytes: u64) -> u64 {
     let stride = bytes.next_multiple_of(64);
-    // At a multiple of the page size all threads' variables would compete for the same few cache sets.
+    // At a multiple of the page size all threads' variables would compete for the same few cache
+    // sets.
     if stride >= PAGE && (stride / 64).is_multiple_of(2) {
         stride + 64
     } else {

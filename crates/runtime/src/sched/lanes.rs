@@ -1,9 +1,11 @@
-//! The lane-wise state of a CTA: which lanes can run, which wait, and for what. Masks are kept per warp.
+//! The lane-wise state of a CTA: which lanes can run, which wait, and for what. Masks are kept per
+//! warp.
 
 use crate::sched::barrier::{Barrier, MAX_WARPS, N_BARRIERS, WarpMasks};
 use crate::sched::cta::low_bits;
 
-/// See the module. A lane is in exactly one of `ready`, `yielded`, `in_warp_op`, `at_cluster`, or waiting at a barrier, or has ended.
+/// See the module. A lane is in exactly one of `ready`, `yielded`, `in_warp_op`, `at_cluster`, or
+/// waiting at a barrier, or has ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lanes {
     /// Lanes that have not ended.

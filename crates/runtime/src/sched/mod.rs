@@ -1,5 +1,5 @@
-//! The CTA scheduler: enters compiled code for the lanes that can run, and lets waiting lanes go on when what they wait for
-//! has happened.
+//! The CTA scheduler: enters compiled code for the lanes that can run, and lets waiting lanes go on
+//! when what they wait for has happened.
 //!
 //! ```text
 //!            all live lanes stop at one point that all may leave
@@ -10,11 +10,14 @@
 //!              +------------- all live lanes are ready at one point -+
 //! ```
 //!
-//! * **Together** is the common case. As long as all gangs stop as a whole, compiled code passes barriers by itself ([`GoOn`]); else it costs
+//! * **Together** is the common case. As long as all gangs stop as a whole, compiled code passes
+//!   barriers by itself ([`GoOn`]); else it costs
 //!   one pass over the lane states per barrier.
-//! * **LaneWise** keeps sets of lanes per warp ([`lanes`]). A *round* enters every lane that was ready at its start once, in
+//! * **LaneWise** keeps sets of lanes per warp ([`lanes`]). A *round* enters every lane that was
+//!   ready at its start once, in
 //!   groups that stand at the same state with the same uniform values; so no lane starves, however others spin.
-//! * A CTA whose lanes only yield is put aside after some rounds ([`Outcome::Spinning`]), because what they wait for may be
+//! * A CTA whose lanes only yield is put aside after some rounds ([`Outcome::Spinning`]), because
+//!   what they wait for may be
 //!   the doing of a CTA that has not started. If no lane can run at all, that is a deadlock, reported as such.
 
 pub(crate) mod barrier;
@@ -82,7 +85,8 @@ pub(crate) struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs a started CTA until it is done or has only yielded for `patience` rounds on end; says whether any lane got further.
+    /// Runs a started CTA until it is done or has only yielded for `patience` rounds on end; says
+    /// whether any lane got further.
     pub(crate) fn run(
         &mut self,
         cta: &mut Cta,
@@ -160,7 +164,8 @@ impl Runner<'_> {
             return Err(self.grid.stop_error());
         }
         let ctx = cta.ctx_ptr();
-        // SAFETY: the grid holds the kernel; `prepare` laid the CTA out for it; no reference into its buffers is held here.
+        // SAFETY: the grid holds the kernel; `prepare` laid the CTA out for it; no reference into
+        // its buffers is held here.
         let entered = unsafe {
             self.worker
                 .enter(kernel.entry(), ctx, state, gangs.start, gangs.end)
@@ -225,7 +230,8 @@ pub(crate) enum Shortcut {
     Yield,
     /// A barrier of all threads; they may all go on.
     Barrier,
-    /// A barrier whose count is that of the whole CTA: as long as no thread has ended they may all go on.
+    /// A barrier whose count is that of the whole CTA: as long as no thread has ended they may all
+    /// go on.
     CountedBarrier,
     /// Arrival at the barrier of the cluster.
     ClusterArrive,
@@ -235,8 +241,8 @@ pub(crate) enum Shortcut {
     Warp,
 }
 
-/// Where compiled code may resume all gangs by itself when all have stopped as a whole: a table for when no thread has ended, for when
-/// some have, and for when the lanes are not all together.
+/// Where compiled code may resume all gangs by itself when all have stopped as a whole: a table for
+/// when no thread has ended, for when some have, and for when the lanes are not all together.
 #[derive(Debug)]
 pub(crate) struct GoOn {
     pub(crate) complete: Vec<u8>,

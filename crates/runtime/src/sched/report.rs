@@ -1,4 +1,5 @@
-//! Turns what stopped a CTA into an error that names the kernel, the CTA, the threads and the PTX statement.
+//! Turns what stopped a CTA into an error that names the kernel, the CTA, the threads and the PTX
+//! statement.
 
 use ptxjit_abi::{FaultKind, LaneState, Operand, ResumeKind, ResumePoint};
 use ptxjit_ir::{BarrierOp, SrcLoc};

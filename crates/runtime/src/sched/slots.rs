@@ -54,8 +54,8 @@ impl SlotLayout {
         }
     }
 
-    /// Which lanes of the gang that starts at `first_thread` hold the same value as lane `lane`. The element of a lane that
-    /// is not waiting is arbitrary.
+    /// Which lanes of the gang that starts at `first_thread` hold the same value as lane `lane`.
+    /// The element of a lane that is not waiting is arbitrary.
     pub(crate) fn equal_lanes(
         self,
         slots: &[u8],

@@ -1,7 +1,8 @@
 //! The scheduler, driven by small thread programs in Rust that stand in for compiled code.
 //!
-//! A [`Program`] is a state machine per thread: it is called at a state, reads and writes its slots and device memory, and
-//! says where it waits next. [`enter`] does with it what compiled code does with a gang.
+//! A [`Program`] is a state machine per thread: it is called at a state, reads and writes its slots
+//! and device memory, and says where it waits next. [`enter`] does with it what compiled code does
+//! with a gang.
 
 #![expect(unsafe_code, reason = "plays the part of compiled code")]
 
@@ -64,7 +65,8 @@ impl Thread<'_> {
 
     /// Word `n` of the buffer whose address is the only parameter.
     fn word(&self, n: u32) -> &std::sync::atomic::AtomicU32 {
-        // SAFETY: the parameter block holds the address of a buffer that the test made large enough.
+        // SAFETY: the parameter block holds the address of a buffer that the test made large
+        // enough.
         unsafe {
             &*((*(self.ctx.params as *const u64) + u64::from(n) * 4)
                 as *const std::sync::atomic::AtomicU32)
@@ -323,7 +325,8 @@ fn every_thread_of_every_cta_runs_once() {
     );
 }
 
-/// Threads of odd index leave early; the others pass 10 barriers and look at a counter between them.
+/// Threads of odd index leave early; the others pass 10 barriers and look at a counter between
+/// them.
 struct Barriers;
 
 impl Program for Barriers {
@@ -390,7 +393,8 @@ fn a_barrier_is_met_from_different_instructions() {
     under_all::<TwoSides>(points, 1, 70, 2, |words| assert_eq!(words, [70, 70]));
 }
 
-/// Warp 0 produces and arrives, warp 1 consumes, ten times, through barriers 1 (full) and 2 (empty); warp 2 takes no part.
+/// Warp 0 produces and arrives, warp 1 consumes, ten times, through barriers 1 (full) and 2
+/// (empty); warp 2 takes no part.
 struct ProducerConsumer;
 
 impl Program for ProducerConsumer {
@@ -552,7 +556,8 @@ fn warp_operations_meet_across_gangs_and_instructions() {
     });
 }
 
-/// All lanes of a warp reach the same shuffle: the short way. Lanes of the last, partial warp are missing.
+/// All lanes of a warp reach the same shuffle: the short way. Lanes of the last, partial warp are
+/// missing.
 struct Together;
 
 impl Program for Together {
@@ -577,7 +582,8 @@ fn a_partial_warp_does_not_wait_for_threads_that_do_not_exist() {
     });
 }
 
-/// Without `.sync` only the lanes at the same instruction take part, and lanes that are behind go first.
+/// Without `.sync` only the lanes at the same instruction take part, and lanes that are behind go
+/// first.
 struct Ballots;
 
 impl Program for Ballots {
@@ -673,7 +679,8 @@ fn lanes_with_different_uniforms_are_not_resumed_together() {
     });
 }
 
-/// Thread 0 of each CTA waits for the flag of the CTA before it (or, backwards, after it), then sets its own.
+/// Thread 0 of each CTA waits for the flag of the CTA before it (or, backwards, after it), then
+/// sets its own.
 struct Chain<const BACKWARDS: bool>;
 
 impl<const BACKWARDS: bool> Program for Chain<BACKWARDS> {
@@ -728,7 +735,8 @@ fn neighboring_ctas_take_turns() {
     desc.schedule = Schedule::Deterministic;
     bench.runtime.launch(&desc).unwrap();
     let words = bench.words();
-    // Four CTAs have as many threads as a wave may have. A launch of so few CTAs hands them out one by one.
+    // Four CTAs have as many threads as a wave may have. A launch of so few CTAs hands them out one
+    // by one.
     let wave = |ctas: std::ops::Range<u32>| {
         (0..3).flat_map(move |turn| ctas.clone().map(move |cta| cta * 10 + turn))
     };
@@ -743,7 +751,8 @@ fn neighboring_ctas_take_turns() {
     });
 }
 
-/// A barrier of the whole grid, five times: thread 0 of each CTA counts and spins, the others wait at a CTA barrier.
+/// A barrier of the whole grid, five times: thread 0 of each CTA counts and spins, the others wait
+/// at a CTA barrier.
 struct GridSync;
 
 impl Program for GridSync {
@@ -807,7 +816,8 @@ fn a_cooperative_grid_synchronises() {
     ));
 }
 
-/// Warp 0 waits at barrier 1, warp 1 at a shuffle whose other members wait at barrier 2, warp 2 has ended.
+/// Warp 0 waits at barrier 1, warp 1 at a shuffle whose other members wait at barrier 2, warp 2 has
+/// ended.
 struct Stuck;
 
 impl Program for Stuck {
@@ -1089,8 +1099,8 @@ fn shapes_are_checked_as_cuda_does() {
     assert!(refused(&|desc| desc.cluster = Some([2, 1, 1])).contains("no multiple of cluster"));
 }
 
-/// Calls a runtime function on behalf of a thread, whose result takes the place of the first operand; true if the kernel may
-/// go on.
+/// Calls a runtime function on behalf of a thread, whose result takes the place of the first
+/// operand; true if the kernel may go on.
 fn builtin(thread: &Thread<'_>, builtin: ptxjit_ir::Builtin, args: &mut [u64]) -> bool {
     let inst = ptxjit_ir::InstData::Device {
         op: ptxjit_ir::DeviceOp::Builtin(builtin),

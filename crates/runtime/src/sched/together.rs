@@ -95,7 +95,8 @@ impl Runner<'_> {
         let Some(&first) = states.iter().find(|&&state| state != LaneState::EXITED) else {
             return Stopped::Done;
         };
-        // One pass without branches: what differs from the first waiting lane, and how many have ended.
+        // One pass without branches: what differs from the first waiting lane, and how many have
+        // ended.
         let (differs, n_exited) =
             states
                 .iter()

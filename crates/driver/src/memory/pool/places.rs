@@ -1,7 +1,7 @@
 //! The pools of places: each place has a default pool for each kind of memory, and a current one.
 //!
-//! Those of a device for pinned memory are the device's own pools, which `cuMemAllocAsync` uses. The
-//! others, of the host and for managed memory, are made when a program first asks for them.
+//! Those of a device for pinned memory are the device's own pools, which `cuMemAllocAsync` uses.
+//! The others, of the host and for managed memory, are made when a program first asks for them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};

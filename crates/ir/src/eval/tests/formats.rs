@@ -4,8 +4,8 @@ use crate::eval::softfloat::Layout;
 use crate::eval::{convert, convert_rs};
 use crate::{Convert, NumFmt, Round};
 
-/// The value of an encoding by the formula of its format: exponent and mantissa widths, bias, and the first magnitude that is
-/// no number.
+/// The value of an encoding by the formula of its format: exponent and mantissa widths, bias, and
+/// the first magnitude that is no number.
 fn value(exp_bits: i32, man_bits: i32, bias: i32, bits: u64) -> f64 {
     let man = bits & ((1 << man_bits) - 1);
     let exp = (bits >> man_bits & ((1 << exp_bits) - 1)) as i32;
@@ -22,8 +22,8 @@ fn value(exp_bits: i32, man_bits: i32, bias: i32, bits: u64) -> f64 {
     }
 }
 
-/// (format, exponent bits, mantissa bits, bias, greatest finite magnitude), from the ISA's "Alternate Floating-Point Data Formats"
-/// and the OCP definitions.
+/// (format, exponent bits, mantissa bits, bias, greatest finite magnitude), from the ISA's
+/// "Alternate Floating-Point Data Formats" and the OCP definitions.
 const FORMATS: [(NumFmt, i32, i32, i32, u64); 7] = [
     (NumFmt::E4m3, 4, 3, 7, 0x7e),
     (NumFmt::E5m2, 5, 2, 15, 0x7b),
@@ -73,7 +73,8 @@ fn every_encoding_decodes() {
     assert_eq!(f32_of(NumFmt::E2m1, 0x7), 6.0);
 }
 
-/// Between every two neighbours: the numbers themselves, points just beside them, the midpoint and points just beside it.
+/// Between every two neighbours: the numbers themselves, points just beside them, the midpoint and
+/// points just beside it.
 #[test]
 fn every_interval_rounds() {
     for (fmt, exp_bits, man_bits, bias, max) in FORMATS {
@@ -216,7 +217,8 @@ fn tf32_keeps_ten_bits() {
     assert!(Layout::F32.is_nan(convert(&cvt(Round::Rna), 0x7f80_0001)));
 }
 
-/// No random bits truncate; all ones go away from zero unless the number is exact; half the range does so for half of it.
+/// No random bits truncate; all ones go away from zero unless the number is exact; half the range
+/// does so for half of it.
 #[test]
 fn stochastic_rounding() {
     let cvt = Convert {

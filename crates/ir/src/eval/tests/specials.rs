@@ -1,4 +1,5 @@
-//! NaNs, infinities, signed zeros, flushing and saturation: the ISA's tables and prose, case by case.
+//! NaNs, infinities, signed zeros, flushing and saturation: the ISA's tables and prose, case by
+//! case.
 
 use crate::eval::{atomic, convert, float_binary, float_compare, float_unary, fma};
 use crate::{
@@ -201,7 +202,8 @@ fn rounding_to_integers_in_place() {
     assert_eq!(float_unary(U::RoundInt, FloatFmt::F16, RN, 0x3e00), 0x4000);
 }
 
-/// f64 keeps the payload of its first NaN operand, and makes the NaN that x86 makes; the others give the canonical NaN.
+/// f64 keeps the payload of its first NaN operand, and makes the NaN that x86 makes; the others
+/// give the canonical NaN.
 #[test]
 fn nan_results() {
     let (first, second) = (0x7ff0_0000_0000_0123, 0xfff8_0000_0000_0456);

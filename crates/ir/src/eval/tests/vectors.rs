@@ -75,7 +75,8 @@ fn arithmetic(op: &str, fmt: FloatFmt, round: Round, args: &[u64]) -> u64 {
     }
 }
 
-/// Within the ISA's bound of the correctly rounded result, itself half a unit in the last place off at most.
+/// Within the ISA's bound of the correctly rounded result, itself half a unit in the last place off
+/// at most.
 #[expect(clippy::wildcard_enum_match_arm, reason = "others are exact")]
 fn check_approx(line: &str, left: &[&str], want: u64) {
     let op = match left[1] {

@@ -42,7 +42,8 @@ fn form(op: IntTernaryOp) -> Option<Form> {
     })
 }
 
-/// A sum of products of what the elements were made of: compilers like to put three bytes of a picture together for one instruction.
+/// A sum of products of what the elements were made of: compilers like to put three bytes of a
+/// picture together for one instruction.
 pub(super) fn product(
     ctx: &mut Ctx,
     op: IntTernaryOp,

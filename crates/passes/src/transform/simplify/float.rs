@@ -1,5 +1,6 @@
-//! Rules for floating-point arithmetic. Each keeps the result's bits, those of NaNs included: which NaN f64 keeps depends on the
-//! order of the operands, so these do not change places there unless one is known to be a number, and a change of sign shows.
+//! Rules for floating-point arithmetic. Each keeps the result's bits, those of NaNs included: which
+//! NaN f64 keeps depends on the order of the operands, so these do not change places there unless
+//! one is known to be a number, and a change of sign shows.
 
 use ptxjit_ir::{FloatBinaryOp, FloatFmt, FloatMode, FloatUnaryOp, InstData, Round, Type, Value};
 

@@ -409,7 +409,8 @@ fn the_pipeline_inlines_all_but_recursion_and_drops_what_is_left_over() {
     }
 }
 
-/// A quotient of 64 bits with a branch to one of 32; the wide divisor is computed ahead of the branch, or not before the side that uses it.
+/// A quotient of 64 bits with a branch to one of 32; the wide divisor is computed ahead of the
+/// branch, or not before the side that uses it.
 fn short_division(is_ahead: bool) -> Function {
     function(&[B64, B32], B64, |b, params| {
         let (n, word) = (params[0], params[1]);

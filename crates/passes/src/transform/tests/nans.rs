@@ -113,7 +113,8 @@ fn a_sum_that_a_loop_carries_waits_for_its_end() {
     );
 }
 
-/// The result is the loaded number, whose bits stay, or a sum: that becomes canonical on the edge that leaves the loop.
+/// The result is the loaded number, whose bits stay, or a sum: that becomes canonical on the edge
+/// that leaves the loop.
 #[test]
 fn numbers_from_elsewhere_keep_their_bits() {
     let func = mended(|b, [from, x, y, skip]| {
@@ -173,7 +174,8 @@ fn small_factors_do_not_make_numbers_of_what_may_overflow() {
     assert!(text.contains("fcanonical"), "{text}");
 }
 
-/// What is clamped to `[0, 1]` stays a number in arithmetic with constants, unless they are so great that it may overflow.
+/// What is clamped to `[0, 1]` stays a number in arithmetic with constants, unless they are so
+/// great that it may overflow.
 #[test]
 fn what_is_certainly_a_number_stays_as_it_is() {
     let func = mended(|b, [to, x, _, _]| {
