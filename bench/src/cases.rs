@@ -2,6 +2,8 @@
 //!
 //! The arguments of the native version are those of the kernel in the same order (`native/*.c`).
 
+pub(crate) mod varied;
+
 /// One benchmark.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -36,6 +38,7 @@ pub(crate) struct BufferSpec {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dtype {
     F32,
+    F64,
     Bf16,
     S8,
     S32,
@@ -124,6 +127,21 @@ const fn output(dtype: Dtype, count: usize, check: Check) -> BufferSpec {
         count,
         init: Init::Zeros,
         role: Role::Out(check),
+    }
+}
+
+/// An array that a kernel reads and writes.
+const fn updated(
+    dtype: Dtype,
+    count: usize,
+    seed: u64,
+    lo: f64,
+    hi: f64,
+    check: Check,
+) -> BufferSpec {
+    BufferSpec {
+        role: Role::Out(check),
+        ..input(dtype, count, seed, lo, hi)
     }
 }
 

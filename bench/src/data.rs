@@ -11,7 +11,7 @@ impl Dtype {
             Dtype::U8 | Dtype::S8 => 1,
             Dtype::U16 | Dtype::Bf16 => 2,
             Dtype::F32 | Dtype::U32 | Dtype::S32 => 4,
-            Dtype::U64 => 8,
+            Dtype::F64 | Dtype::U64 => 8,
         }
     }
 
@@ -30,6 +30,7 @@ impl Dtype {
     fn number(self, bits: u64) -> f64 {
         match self {
             Dtype::F32 => f64::from(f32::from_bits(bits as u32)),
+            Dtype::F64 => f64::from_bits(bits),
             Dtype::Bf16 => f64::from(f32::from_bits((bits as u32) << 16)),
             Dtype::S8 => f64::from(bits as i8),
             Dtype::S32 => f64::from(bits as i32),
@@ -74,6 +75,7 @@ fn element(spec: &BufferSpec, idx: u64) -> u64 {
         Init::Zeros => 0,
         Init::Random { seed, lo, hi } => match spec.dtype {
             Dtype::F32 => u64::from(real(seed, idx, [lo, hi]).to_bits()),
+            Dtype::F64 => f64::from(real(seed, idx, [lo, hi])).to_bits(),
             Dtype::Bf16 => u64::from(real(seed, idx, [lo, hi]).to_bits() >> 16),
             Dtype::S8 | Dtype::S32 => {
                 let size = 8 * spec.dtype.size();

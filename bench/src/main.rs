@@ -88,6 +88,9 @@ struct Kernels {
     /// Only kernels whose name contains this.
     #[arg(long, default_value = "")]
     filter: String,
+    /// The kernels of `kernels/varied.cu` rather than those that ptxjit was tuned by.
+    #[arg(long)]
+    varied: bool,
     /// Also write the results here.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -97,6 +100,9 @@ struct Kernels {
     /// The C compiler for the native versions.
     #[arg(long, env = "CC", default_value = "cc")]
     cc: String,
+    /// The processor that the C compiler may use; `x86-64-v3` has vectors of 256 bits, like ptxjit.
+    #[arg(long, default_value = "native")]
+    march: String,
 }
 
 fn main() -> Result<()> {
@@ -136,7 +142,7 @@ fn main() -> Result<()> {
 fn kernels(args: &Kernels) -> Result<()> {
     ensure!(args.rounds > 0, "there must be a round");
     let dir = temp_dir()?;
-    let native = match Native::build(&args.cc, dir.path()) {
+    let native = match Native::build(&args.cc, &args.march, dir.path()) {
         Ok(native) => Some(native),
         Err(error) => {
             eprintln!("no native versions: {error:#}");
@@ -157,9 +163,12 @@ fn kernels(args: &Kernels) -> Result<()> {
     println!("{threads} threads, {} rounds", args.rounds);
     println!("{}\n", roofline.map_or_else(String::new, |it| it.text()));
     println!("{}", report::header());
-    let chosen = cases::CASES
-        .iter()
-        .filter(|case| case.name.contains(&args.filter));
+    let cases = if args.varied {
+        cases::varied::CASES
+    } else {
+        cases::CASES
+    };
+    let chosen = cases.iter().filter(|case| case.name.contains(&args.filter));
     let (mut results, mut ratios, mut wrong) = (Vec::new(), Vec::new(), 0);
     for case in chosen {
         let outcome = race::run(case, &options, args.rounds, native.as_ref())

@@ -21,11 +21,12 @@ type Entry = unsafe extern "C" fn(*const u64);
 
 impl Native {
     /// Compiles and loads everything, or says why that is not possible.
-    pub(crate) fn build(compiler: &str, dir: &Path) -> Result<Native> {
+    pub(crate) fn build(compiler: &str, processor: &str, dir: &Path) -> Result<Native> {
         let sources = sources()?;
         let library = dir.join("libnative.so");
         let output = Command::new(compiler)
-            .args(["-O3", "-march=native", "-fopenmp", "-fno-math-errno"])
+            .args(["-O3", "-fopenmp", "-fno-math-errno"])
+            .arg(format!("-march={processor}"))
             .args(["-shared", "-fPIC", "-o"])
             .arg(&library)
             .args(&sources)
