@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ptxjit::Device;
 use ptxjit_tests::fuzz::mutate::Checker;
-use ptxjit_tests::fuzz::{drive, extremes, flow, generate};
+use ptxjit_tests::fuzz::{drive, extremes, flow, generate, sync};
 use ptxjit_tests::root;
 
 /// Seeds that are run by `cargo test`.
@@ -15,6 +15,8 @@ const TEXTS: u64 = 300;
 const FLOWS: u64 = 20;
 
 const EXTREMES: u64 = 200;
+
+const SYNCS: u64 = 60;
 
 #[test]
 fn random_kernels_do_the_same_everywhere() {
@@ -59,6 +61,22 @@ fn tangled_control_flow_does_the_same_everywhere() {
     });
     let problems: Vec<String> = problems.collect();
     assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+#[test]
+fn races_are_found_where_they_are_and_nowhere_else() {
+    let device = Device::new().expect("a device");
+    let mut n_screened = 0;
+    let problems = (0..SYNCS).filter_map(|seed| match sync::check(&device, seed) {
+        Ok(n) => {
+            n_screened += n;
+            None
+        }
+        Err(problem) => Some(format!("seed {seed}: {problem}")),
+    });
+    let problems: Vec<String> = problems.collect();
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+    assert!(n_screened > 0, "compiled code judges nothing");
 }
 
 #[test]

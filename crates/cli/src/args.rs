@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::sanitize::{ChecksArg, FailOn, ProgramChecks, ReportArg};
+use crate::sanitize::{ChecksArg, FailOn, ProgramChecks, ProgramReport, ReportArg};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -77,8 +77,8 @@ pub struct LaunchArgs {
     /// Check every access: exact bounds, alignment, freed memory.
     #[arg(long)]
     pub memcheck: bool,
-    /// Look for bugs in kernels: a list of mem, race, init and sync, or all. Checks of more than
-    /// memory interpret the kernels, which is slow.
+    /// Look for bugs in kernels, and in what the program does with memory: a list of mem, race,
+    /// init, sync and leak, or all, which is all but leak. Checks of more than memory are slow.
     #[arg(long, value_name = "CHECKS")]
     pub sanitize: Option<ProgramChecks>,
     /// Leave out findings that this file lists.
@@ -87,6 +87,9 @@ pub struct LaunchArgs {
     /// From which severity on findings are faults.
     #[arg(long, value_name = "SEVERITY", requires = "sanitize")]
     pub sanitize_fail: Option<FailOn>,
+    /// Tell of so many findings at most; 100 if not given.
+    #[arg(long, value_name = "N", requires = "sanitize")]
+    pub sanitize_limit: Option<usize>,
     /// Stop a kernel that takes longer.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
@@ -97,9 +100,10 @@ pub struct LaunchArgs {
     /// Write a line per call of the driver.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Write reports of faults as lines of JSON, instead of text to standard error.
-    #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
+    /// Write reports of faults and findings as lines of JSON, instead of text to standard error; or
+    /// all findings of a process as a document. May be repeated.
+    #[arg(long, value_name = "FILE|text=FILE|json=FILE|sarif=FILE")]
+    pub report: Vec<ProgramReport>,
     /// Print the environment as a shell's `export` lines instead of running anything: eval
     /// "$(ptxjit exec --print-env)".
     #[arg(long)]
@@ -573,7 +577,7 @@ mod tests {
             "ptxjit exec --devices -1 -- true",
             "ptxjit exec --timeout soon -- true",
             "ptxjit exec --sanitize races -- true",
-            "ptxjit exec --sanitize all,leak -- true",
+            "ptxjit exec --sanitize all;fail=never -- true",
             "ptxjit exec --suppress x -- true",
         ] {
             assert!(

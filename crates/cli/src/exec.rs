@@ -12,10 +12,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::args::{DistArgs, LaunchArgs};
 use crate::libraries::{self, Libraries};
+use crate::sanitize::{ProgramReport, ReportFormat};
 use crate::suppress;
 use crate::term;
 
@@ -24,6 +25,9 @@ use crate::term;
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
 
+/// What all commands exit with when they are given something wrong.
+const WRONG: u8 = 2;
+
 /// Room for thread-local variables of libraries that a program starts with. Where there is an audit
 /// library, the C library must decide on it before it has seen them, and has only half a kilobyte
 /// for those that it did not count on; rustc's library wants 24. Each thread has this room, in its
@@ -31,8 +35,15 @@ const NOT_RUN: u8 = 126;
 const TLS_ROOM: &str = "glibc.rtld.optional_static_tls=32768";
 
 pub(crate) fn run(args: &LaunchArgs) -> ExitCode {
+    let sanitize = match sanitize(args) {
+        Ok(sanitize) => sanitize,
+        Err(err) => return fail(WRONG, &format!("{err:#}")),
+    };
     let variables = match command().and_then(|command| variables(args, &command)) {
-        Ok(variables) => variables,
+        Ok(mut variables) => {
+            variables.extend(sanitize.map(|it| ("PTXJIT_SANITIZE", it)));
+            variables
+        }
         Err(err) => return fail(NOT_RUN, &format!("{err:#}")),
     };
     if args.print_env {
@@ -44,6 +55,7 @@ pub(crate) fn run(args: &LaunchArgs) -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
+    forget_old_documents(args);
     let (program, words) = args
         .command
         .split_first()
@@ -108,7 +120,6 @@ fn variables(args: &LaunchArgs, command: &Path) -> Result<Vec<(&'static str, OsS
         args.memory.clone().map(OsString::from),
     );
     set("PTXJIT_MEMCHECK", args.memcheck.then(|| "1".into()));
-    set("PTXJIT_SANITIZE", sanitize(args)?);
     set(
         "PTXJIT_TIMEOUT",
         args.timeout
@@ -122,16 +133,19 @@ fn variables(args: &LaunchArgs, command: &Path) -> Result<Vec<(&'static str, OsS
         "PTXJIT_TRACE",
         args.trace.as_deref().map(absolute).transpose()?,
     );
-    set(
-        "PTXJIT_REPORT",
-        args.report.as_deref().map(absolute).transpose()?,
-    );
+    set("PTXJIT_REPORT", lines(args).map(absolute).transpose()?);
     Ok(variables)
 }
 
 /// What to look for, and what is to be done about it.
 fn sanitize(args: &LaunchArgs) -> Result<Option<OsString>> {
+    let n_lines = args.report.len() - documents(args).count();
+    ensure!(n_lines <= 1, "`--report FILE` is given {n_lines} times");
     let Some(checks) = &args.sanitize else {
+        ensure!(
+            documents(args).count() == 0,
+            "documents of findings need `--sanitize`"
+        );
         return Ok(None);
     };
     let mut text = OsString::from(&checks.0);
@@ -139,12 +153,56 @@ fn sanitize(args: &LaunchArgs) -> Result<Option<OsString>> {
         // What is wrong with the file is better known now than in the midst of the program.
         suppress::read(path)?;
         text.push(";suppress=");
-        text.push(absolute(path)?);
+        text.push(setting(path)?);
     }
     if let Some(fail) = args.sanitize_fail {
         text.push(format!(";fail={}", fail.name()));
     }
+    if let Some(limit) = args.sanitize_limit {
+        text.push(format!(";limit={limit}"));
+    }
+    for (format, path) in documents(args) {
+        text.push(format!(";report={}=", format.name()));
+        text.push(setting(path)?);
+    }
     Ok(Some(text))
+}
+
+/// A path among settings.
+fn setting(path: &Path) -> Result<OsString> {
+    let absolute = absolute(path)?;
+    let text = absolute.to_string_lossy();
+    ensure!(
+        !text.contains(';'),
+        "`{text}` has a semicolon, which parts settings"
+    );
+    Ok(absolute)
+}
+
+/// The file for reports as lines of JSON.
+fn lines(args: &LaunchArgs) -> Option<&Path> {
+    args.report.iter().find_map(|report| match report {
+        ProgramReport::Lines(path) => Some(path.as_path()),
+        ProgramReport::Document(..) => None,
+    })
+}
+
+/// The files for documents of findings.
+fn documents(args: &LaunchArgs) -> impl Iterator<Item = (ReportFormat, &Path)> {
+    args.report.iter().filter_map(|report| match report {
+        ProgramReport::Lines(_) => None,
+        ProgramReport::Document(format, path) => Some((*format, path.as_path())),
+    })
+}
+
+/// Takes away what an earlier program has left: a process that finds nothing replaces no document,
+/// as it may be another's of the same program.
+fn forget_old_documents(args: &LaunchArgs) {
+    for (_, path) in documents(args) {
+        if path.is_file() {
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// A list with colons that begins with `item` and goes on with what the variable has.

@@ -1,6 +1,6 @@
 //! `--explore N`: the launches under many schedules, from equal buffers.
 
-use ptxjit::sanitize::{Finding, Object};
+use ptxjit::sanitize::{Finding, FindingKind, Object, Severity};
 use ptxjit::{Options, Schedule};
 
 use crate::dtype::Number;
@@ -143,7 +143,12 @@ fn difference(
     let last = write(elements[0]);
     let first_kernel = session.kernels.first().map_or("", String::as_str);
     let kernel = last.as_ref().map_or(first_kernel, |(kernel, ..)| kernel);
-    let mut finding = Finding::schedule_dependent(kernel, message, !are_sums);
+    let severity = match are_sums {
+        true => Severity::Warning,
+        false => Severity::Error,
+    };
+    let kind = FindingKind::ScheduleDependent;
+    let mut finding = Finding::new(kind, severity, kernel, message);
     finding.address = Some(address(elements[0]));
     finding.bytes = Some(size as u64);
     finding.count = elements.len() as u64;

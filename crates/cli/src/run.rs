@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use ptxjit::{Cache, CodeOrigin, Device, Options, Prepared, Recording};
+use ptxjit::{Cache, CodeOrigin, Device, Options, Prepared, Recording, sanitize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -21,7 +21,7 @@ use crate::replace::{Links, replace};
 use crate::sanitize::ReportFormat;
 use crate::session::{self, Failure, Output, Session};
 use crate::term;
-use crate::{explore, sanitize, suppress};
+use crate::{explore, suppress};
 
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
     let code = match planned(args) {
@@ -219,7 +219,7 @@ fn found(
             .collect();
         write_text(path, &lines)?;
     }
-    let document = sanitize::document(options.sanitize, &findings, suppressed, is_cut);
+    let json = sanitize::json(options.sanitize, &findings, suppressed, is_cut);
     let text = || {
         let mut text = sanitize::text(&findings);
         let unused = suppressions
@@ -232,8 +232,8 @@ fn found(
     for report in &args.report {
         let contents = match report.format {
             ReportFormat::Text => text(),
-            ReportFormat::Json => format!("{document:#}\n"),
-            ReportFormat::Sarif => format!("{:#}\n", sanitize::sarif(&findings)),
+            ReportFormat::Json => json.clone(),
+            ReportFormat::Sarif => sanitize::sarif(&findings),
         };
         match &report.file {
             Some(path) => write_text(path, &contents)?,
@@ -244,7 +244,7 @@ fn found(
         term::err(text().trim_end());
     }
     Ok(Found {
-        document: Some(document),
+        document: Some(serde_json::from_str(&json)?),
         fails,
     })
 }

@@ -4,11 +4,8 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use ptxjit::sanitize::{
-    AccessOp, Checks, Finding, FindingKind, FoundAccess, Hazard, Reason, Severity, SourcePlace,
-};
+use ptxjit::sanitize::{Checks, Finding, FindingKind, Severity};
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 /// `mem,race,…` or `all`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -45,8 +42,8 @@ impl FromStr for ChecksArg {
     }
 }
 
-/// The checks for a program that is not ours, as [`ChecksArg`] has them: of leaks nothing can be
-/// said, as there is no last launch.
+/// The checks for a program that is not ours, as [`ChecksArg`] has them; `all` is all but `leak`
+/// there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramChecks(pub String);
 
@@ -55,9 +52,6 @@ impl FromStr for ProgramChecks {
 
     fn from_str(text: &str) -> Result<ProgramChecks, String> {
         text.parse::<ChecksArg>()?;
-        if text.split(',').any(|word| word.trim() == "leak") {
-            return Err("`leak` is for `run` and `test`: a program has no last launch".to_owned());
-        }
         Ok(ProgramChecks(text.to_owned()))
     }
 }
@@ -104,6 +98,17 @@ pub enum ReportFormat {
     Sarif,
 }
 
+impl ReportFormat {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            ReportFormat::Text => "text",
+            ReportFormat::Json => "json",
+            ReportFormat::Sarif => "sarif",
+        }
+    }
+}
+
 impl FromStr for ReportArg {
     type Err = String;
 
@@ -119,6 +124,29 @@ impl FromStr for ReportArg {
             other => return Err(format!("`{other}` is none of text, json, sarif")),
         };
         Ok(ReportArg { format, file })
+    }
+}
+
+/// Where reports of a program that is not ours go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProgramReport {
+    /// All, as lines of JSON.
+    Lines(PathBuf),
+    /// The findings of a process, as a document.
+    Document(ReportFormat, PathBuf),
+}
+
+impl FromStr for ProgramReport {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ProgramReport, String> {
+        match text.parse() {
+            Ok(ReportArg {
+                format,
+                file: Some(file),
+            }) => Ok(ProgramReport::Document(format, file)),
+            Ok(ReportArg { file: None, .. }) | Err(_) => Ok(ProgramReport::Lines(text.into())),
+        }
     }
 }
 
@@ -180,186 +208,4 @@ impl Expected {
         }
         problems
     }
-}
-
-/// Writes findings as text. A loop that the compiler has unrolled has many instructions of one
-/// line; of findings that differ in these alone, the first is shown.
-pub fn text(findings: &[Finding]) -> String {
-    let mut shown: Vec<(&Finding, usize)> = Vec::new();
-    for finding in findings {
-        match shown
-            .iter_mut()
-            .find(|(other, _)| are_alike(other, finding))
-        {
-            Some((_, more)) => *more += 1,
-            None => shown.push((finding, 0)),
-        }
-    }
-    let text = shown.iter().map(|(finding, more)| {
-        let more = match more {
-            0 => String::new(),
-            1 => "   = note: the same of 1 more pair of instructions of these lines\n".to_owned(),
-            n => format!("   = note: the same of {n} more pairs of instructions of these lines\n"),
-        };
-        format!("{}{more}\n", finding.render())
-    });
-    text.collect()
-}
-
-/// Whether findings say the same of the same lines of the source.
-fn are_alike(a: &Finding, b: &Finding) -> bool {
-    let lines = |finding: &Finding| -> Vec<(AccessOp, Vec<SourcePlace>)> {
-        let accesses = finding.accesses.iter();
-        accesses.map(|it| (it.op, it.stack.clone())).collect()
-    };
-    let name = |finding: &Finding| finding.object.as_ref().map(|it| it.name.clone());
-    let is_known = a.accesses.len() > 1 && a.accesses.iter().all(|it| !it.stack.is_empty());
-    is_known
-        && (a.kind, a.severity, &a.kernel, a.hazard) == (b.kind, b.severity, &b.kernel, b.hazard)
-        && (name(a), lines(a)) == (name(b), lines(b))
-}
-
-fn severity(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Info => "info",
-        Severity::Warning => "warning",
-        Severity::Error => "error",
-    }
-}
-
-fn op(op: AccessOp) -> &'static str {
-    match op {
-        AccessOp::Load => "load",
-        AccessOp::Store => "store",
-        AccessOp::Atomic => "atomic",
-        AccessOp::Copy => "copy",
-        AccessOp::Barrier => "barrier",
-        AccessOp::Warp => "warp",
-        AccessOp::Alloc => "alloc",
-        AccessOp::Free => "free",
-        AccessOp::Branch => "branch",
-        AccessOp::Exit => "exit",
-        _ => "other",
-    }
-}
-
-fn hazard(hazard: Hazard) -> &'static str {
-    match hazard {
-        Hazard::Raw => "raw",
-        Hazard::War => "war",
-        Hazard::Waw => "waw",
-    }
-}
-
-fn reason(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Order => "order",
-        Reason::Scope => "scope",
-        Reason::Async => "async",
-        Reason::Proxy => "proxy",
-        Reason::MixedSize => "mixed-size",
-    }
-}
-
-fn place(place: &SourcePlace) -> Value {
-    json!({"file": place.file, "line": place.line, "column": place.column})
-}
-
-fn access(access: &FoundAccess) -> Value {
-    let stack: Vec<Value> = access
-        .stack
-        .iter()
-        .map(|frame| json!({"function": null, "source": place(frame)}))
-        .collect();
-    json!({
-        "op": op(access.op), "ctaid": access.ctaid, "tid": access.tid, "threads": access.threads,
-        "ptx": {"file": access.ptx.file, "line": access.ptx.line},
-        "source": access.stack.first().map(place), "stack": stack,
-    })
-}
-
-fn finding(finding: &Finding) -> Value {
-    let object = finding
-        .object
-        .as_ref()
-        .map(|object| json!({"name": object.name, "offset": object.offset, "size": object.size}));
-    json!({
-        "kind": finding.kind.name(), "severity": severity(finding.severity), "kernel": finding.kernel,
-        "message": finding.message, "space": finding.space, "hazard": finding.hazard.map(hazard),
-        "reason": finding.reason.map(reason), "address": finding.address.map(|addr| format!("{addr:#x}")),
-        "bytes": finding.bytes, "count": finding.count, "schedule": finding.schedule, "object": object,
-        "accesses": finding.accesses.iter().map(access).collect::<Vec<_>>(), "notes": finding.notes,
-    })
-}
-
-/// The document of `--json`.
-pub fn document(checks: Checks, findings: &[Finding], suppressed: usize, is_cut: bool) -> Value {
-    let names = [
-        (checks.mem, "mem"),
-        (checks.race, "race"),
-        (checks.init, "init"),
-        (checks.sync, "sync"),
-        (checks.leak, "leak"),
-    ];
-    let names: Vec<&str> = names
-        .iter()
-        .filter(|(is_on, _)| *is_on)
-        .map(|&(_, name)| name)
-        .collect();
-    json!({
-        "checks": names, "suppressed": suppressed, "truncated": is_cut,
-        "findings": findings.iter().map(finding).collect::<Vec<_>>(),
-    })
-}
-
-/// SARIF 2.1.0.
-pub fn sarif(findings: &[Finding]) -> Value {
-    let rules: Vec<Value> = FindingKind::ALL
-        .iter()
-        .map(|kind| json!({"id": kind.name(), "shortDescription": {"text": kind.name()}}))
-        .collect();
-    let location = |access: &FoundAccess| {
-        let at = access.stack.first().unwrap_or(&access.ptx);
-        let mut region = json!({"startLine": at.line.max(1)});
-        if at.column > 0 {
-            region["startColumn"] = json!(at.column);
-        }
-        json!({"physicalLocation": {"artifactLocation": {"uri": at.file}, "region": region}})
-    };
-    let results: Vec<Value> = findings
-        .iter()
-        .map(|finding| {
-            let level = match finding.severity {
-                Severity::Error => "error",
-                Severity::Warning => "warning",
-                Severity::Info => "note",
-            };
-            let (first, others) = match finding.accesses.split_first() {
-                Some((first, others)) => {
-                    (vec![location(first)], others.iter().map(location).collect())
-                }
-                None => (Vec::new(), Vec::new()),
-            };
-            json!({
-                "ruleId": finding.kind.name(), "level": level,
-                "message": {"text": format!("kernel `{}`: {}", finding.kernel, finding.message)},
-                "locations": first, "relatedLocations": others,
-                "partialFingerprints": {"ptxjit/v1": fingerprint(finding)},
-            })
-        })
-        .collect();
-    json!({
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0",
-        "runs": [{"tool": {"driver": {"name": "ptxjit", "version": env!("CARGO_PKG_VERSION"), "rules": rules}}, "results": results}],
-    })
-}
-
-/// FNV-1a of what tells the finding from others.
-fn fingerprint(finding: &Finding) -> String {
-    let (kind, sites, object) = finding.key();
-    let text = format!("{} {sites:?} {object}", kind.name());
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    });
-    format!("{hash:016x}")
 }

@@ -118,7 +118,7 @@ fn what_is_set_already_comes_behind() {
 fn options_become_variables() {
     let root = installation("options", "lib");
     let words = "--compute-capability 9.0 --devices 2 --memory 1G --persona h100 --memcheck --timeout 1.5 --schedule seed:7 \
-                 --sanitize race,init --sanitize-fail warning --trace t.txt --report r.json";
+                 --sanitize race,init --sanitize-fail warning --sanitize-limit 7 --trace t.txt --report r.json --report sarif=s.json";
     let words: Vec<&str> = words.split_whitespace().collect();
     let printed = print_env(&root, &words);
     let here = std::env::current_dir().unwrap();
@@ -128,13 +128,47 @@ fn options_become_variables() {
         ("PTXJIT_DEVICE_MEMORY", "1G".to_owned()),
         ("PTXJIT_PERSONA", "h100".to_owned()),
         ("PTXJIT_MEMCHECK", "1".to_owned()),
-        ("PTXJIT_SANITIZE", "'race,init;fail=warning'".to_owned()),
+        (
+            "PTXJIT_SANITIZE",
+            format!(
+                "'race,init;fail=warning;limit=7;report=sarif={}/s.json'",
+                here.display()
+            ),
+        ),
         ("PTXJIT_TIMEOUT", "1.5".to_owned()),
         ("PTXJIT_SCHEDULE", "random:7".to_owned()),
         ("PTXJIT_TRACE", format!("{}/t.txt", here.display())),
         ("PTXJIT_REPORT", format!("{}/r.json", here.display())),
     ] {
         assert_eq!(value(&printed, name), Some(expected), "{name}");
+    }
+}
+
+/// What is wrong is told before the program starts.
+#[test]
+fn wrong_settings_of_sanitizers() {
+    let root = installation("wrong", "lib");
+    let list = root.join("list");
+    fs::write(&list, "race\nraces\n").unwrap();
+    let list = list.to_string_lossy();
+    for (words, why) in [
+        (&["--sanitize", "races"][..], "`races` is none of mem"),
+        (
+            &["--sanitize", "race", "--suppress", &list],
+            "line 2: `races` is no kind of finding",
+        ),
+        (&["--report", "sarif=x"], "need `--sanitize`"),
+        (
+            &["--sanitize", "all", "--report", "sarif=a;b"],
+            "has a semicolon",
+        ),
+        (&["--report", "x", "--report", "y"], "is given 2 times"),
+    ] {
+        let output = exec(&root).args(words).args(["--", "true"]).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        let err = text(&output.stderr);
+        assert!(err.contains(why), "{words:?}: {err}");
     }
 }
 

@@ -103,12 +103,13 @@ impl<T: Raw> In<T> {
 
 /// Runs an exported function: nothing that goes wrong in it reaches the client but a code.
 pub(crate) fn call(
-    name: &str,
+    name: &'static str,
     arguments: impl FnOnce() -> String,
     body: impl FnOnce() -> Result<()>,
 ) -> CUresult {
     let is_traced = ptxjit_driver::trace::is_on();
     let start = is_traced.then(std::time::Instant::now);
+    let body = || ptxjit_driver::calling(name, body);
     let result = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => CUresult::SUCCESS,
         Ok(Err(code)) => code,

@@ -49,7 +49,7 @@ mod unimplemented;
 use ptxjit_driver::types::CUresult;
 
 /// What a function returns that does nothing.
-fn unsupported(name: &str) -> CUresult {
+fn unsupported(name: &'static str) -> CUresult {
     call::call(name, String::new, || {
         ptxjit_driver::check_call()?;
         Err(CUresult::NOT_SUPPORTED)

@@ -33,6 +33,17 @@ impl Failure {
             fault: None,
         }
     }
+
+    /// Has the report say more.
+    pub(crate) fn add(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        let own = self.fault.as_mut().map(|fault| &mut fault.report);
+        for report in [&mut self.report].into_iter().chain(own) {
+            *report = format!("{}\n{text}", report.trim_end());
+        }
+    }
 }
 
 impl From<Error> for Failure {

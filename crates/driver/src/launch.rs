@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ptxjit::sanitize::Checks;
 use ptxjit::{Error, Options, Prepared, Schedule};
-use ptxjit_persona::{Config, Sanitize};
+use ptxjit_persona::Config;
 
 use crate::command::Command;
 use crate::error::{Failure, Result};
@@ -70,14 +69,19 @@ impl KernelCommand {
 /// Runs a launch to its end, and tells what its checks have found.
 pub(crate) fn run(prepared: &Prepared) -> std::result::Result<(), Failure> {
     let result = prepared.run();
+    let mut history = String::new();
     if options().sanitize.any() {
         let fault = match &result {
             Err(Error::Launch(failure)) => Some(failure.message()),
             Ok(_) | Err(_) => None,
         };
-        findings::tell(&prepared.report(), fault);
+        history = findings::tell(&prepared.report(), fault);
     }
-    result?;
+    result.map_err(|err| {
+        let mut failure = Failure::from(err);
+        failure.add(&history);
+        failure
+    })?;
     Ok(())
 }
 
@@ -89,7 +93,7 @@ pub(crate) fn options() -> &'static Options {
         let mut options = Options::default();
         options.timeout = config.timeout;
         options.memcheck = config.memcheck;
-        options.sanitize = checks(&config.sanitize);
+        options.sanitize = findings::checks(&config.sanitize);
         options.gang = config.gang;
         options.schedule = match config.schedule {
             ptxjit_persona::Schedule::Free => Schedule::Parallel,
@@ -101,17 +105,6 @@ pub(crate) fn options() -> &'static Options {
         };
         options
     })
-}
-
-fn checks(sanitize: &Sanitize) -> Checks {
-    Checks {
-        mem: sanitize.mem,
-        race: sanitize.race,
-        same_value: sanitize.same_value,
-        init: sanitize.init,
-        sync: sanitize.sync,
-        leak: false,
-    }
 }
 
 const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
@@ -268,6 +261,9 @@ pub(crate) fn submit_with(
         shape.check_cooperative(&function)?;
     }
     let params = param_block(&function)?;
+    if !stream.is_capturing() {
+        findings::launched(&function, &params);
+    }
     let kernel = KernelCommand {
         function,
         shape,

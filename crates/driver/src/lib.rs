@@ -48,5 +48,6 @@ pub mod stream;
 pub mod trace;
 
 pub use error::Result;
+pub use findings::calling;
 pub use host::put_text;
 pub use state::{check_call, init, with_per_thread_default};

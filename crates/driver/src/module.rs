@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use crate::context::{self, CONTEXTS, Context};
 use crate::error::{self, Result};
+use crate::findings;
 use crate::function::{self, Function};
 use crate::handle::{Kind, Object, Slab};
 use crate::host;
@@ -101,6 +102,7 @@ impl Module {
     }
 
     fn end(&self) {
+        findings::module_ends(self);
         for function in self.functions.lock().values() {
             function::FUNCTIONS.remove(function.handle());
         }

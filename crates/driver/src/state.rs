@@ -8,6 +8,7 @@ use ptxjit_persona::Config;
 
 use crate::device::Device;
 use crate::error::Result;
+use crate::findings;
 use crate::types::CUresult;
 
 /// What `cuInit` sets up, for the life of the process.
@@ -35,9 +36,14 @@ pub fn init(flags: u32) -> Result<()> {
     if IS_FORKED.load(Ordering::Relaxed) {
         return Err(CUresult::NOT_INITIALIZED);
     }
+    let config = Config::get();
+    static STARTED: OnceLock<Result<()>> = OnceLock::new();
+    (*STARTED.get_or_init(|| findings::start(config)))?;
     let state = STATE.get_or_init(|| {
         at_fork();
-        let config = Config::get();
+        if config.sanitize.any() {
+            at_exit();
+        }
         let devices = Device::all(config);
         State { config, devices }
     });
@@ -88,6 +94,19 @@ pub(crate) fn is_per_thread_default() -> bool {
 
 extern "C" fn on_fork() {
     IS_FORKED.store(true, Ordering::Relaxed);
+}
+
+extern "C" fn on_exit() {
+    if state().is_ok() {
+        findings::finish();
+    }
+}
+
+/// Has findings told that are known at the end of the process only.
+#[expect(unsafe_code, reason = "registers a function with the C library")]
+fn at_exit() {
+    // SAFETY: the function takes nothing and lets no panic out, and stays as long as the process.
+    unsafe { libc::atexit(on_exit) };
 }
 
 /// Has forked children know what they are.

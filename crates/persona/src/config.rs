@@ -62,6 +62,9 @@ pub struct Config {
     pub memcheck: bool,
     /// `PTXJIT_SANITIZE`.
     pub sanitize: Sanitize,
+    /// What is wrong with `PTXJIT_SANITIZE`: a program that was to be checked must not go on as if
+    /// it had been.
+    pub refused: Option<String>,
     /// `PTXJIT_SCHEDULE`.
     pub schedule: Schedule,
     /// Number of workers: `PTXJIT_THREADS`.
@@ -122,6 +125,21 @@ impl Reader<'_> {
 
     fn flag(&mut self, name: &str) -> bool {
         self.parsed(name, value::flag).unwrap_or_default()
+    }
+
+    /// What to look for, or why the driver refuses to start.
+    fn sanitize(&mut self) -> (Sanitize, Option<String>) {
+        let name = "PTXJIT_SANITIZE";
+        let value = (self.variables)(name).unwrap_or_default();
+        let text = match value.into_string() {
+            Ok(text) if text.trim().is_empty() => return (Sanitize::default(), None),
+            Ok(text) => text,
+            Err(_) => return (Sanitize::default(), Some(format!("{name} is not UTF-8"))),
+        };
+        match Sanitize::parse(&text) {
+            Ok(sanitize) => (sanitize, None),
+            Err(why) => (Sanitize::default(), Some(format!("{name}=`{text}` {why}"))),
+        }
     }
 
     fn path(&mut self, name: &str) -> Option<PathBuf> {
@@ -235,9 +253,7 @@ impl Config {
             Some(list) => visible::select(&list, &all_devices),
         };
         let version = reader.parsed("PTXJIT_DRIVER_VERSION", value::cuda_version);
-        let sanitize = reader
-            .parsed("PTXJIT_SANITIZE", Sanitize::parse)
-            .unwrap_or_default();
+        let (sanitize, refused) = reader.sanitize();
         let config = Self {
             all_devices,
             devices,
@@ -245,6 +261,7 @@ impl Config {
             timeout: reader.parsed("PTXJIT_TIMEOUT", value::seconds).flatten(),
             memcheck: reader.flag("PTXJIT_MEMCHECK") | sanitize.mem,
             sanitize,
+            refused,
             schedule: reader
                 .parsed("PTXJIT_SCHEDULE", schedule)
                 .unwrap_or_default(),

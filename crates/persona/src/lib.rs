@@ -18,4 +18,4 @@ pub use capability::{Capability, Limits};
 pub use config::{Config, ModuleLoading, Schedule};
 pub use device::Device;
 pub use persona::Persona;
-pub use sanitize::{FailOn, Sanitize};
+pub use sanitize::{FailOn, Report, ReportFormat, Sanitize};

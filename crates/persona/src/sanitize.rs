@@ -1,11 +1,13 @@
-//! `PTXJIT_SANITIZE`: what to look for in the kernels of a program, and what is to be done about
-//! it.
+//! `PTXJIT_SANITIZE`: what to look for in a program, and what is to be done about it.
 
 use std::path::PathBuf;
 
+/// Most findings that are told of, unless there is a limit: more of a program would be noise.
+const LIMIT: usize = 100;
+
 /// `race,init;suppress=FILE;fail=warning`: a list of checks, then settings, all parted by
 /// semicolons.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sanitize {
     /// Bounds, lifetime, alignment.
     pub mem: bool,
@@ -17,10 +19,53 @@ pub struct Sanitize {
     pub init: bool,
     /// Barriers, member masks, deadlocks.
     pub sync: bool,
+    /// Memory that is never freed.
+    pub leak: bool,
     /// File with the findings that are not told.
     pub suppress: Option<PathBuf>,
     /// Which findings count as faults.
     pub fail: FailOn,
+    /// Most findings that are told of.
+    pub limit: usize,
+    /// Files that get all findings.
+    pub reports: Vec<Report>,
+}
+
+impl Default for Sanitize {
+    fn default() -> Self {
+        Self {
+            mem: false,
+            race: false,
+            same_value: false,
+            init: false,
+            sync: false,
+            leak: false,
+            suppress: None,
+            fail: FailOn::default(),
+            limit: LIMIT,
+            reports: Vec::new(),
+        }
+    }
+}
+
+/// A file that gets all findings of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// What is written.
+    pub format: ReportFormat,
+    /// The file; `%p` in its name stands for the number of the process.
+    pub file: PathBuf,
+}
+
+/// How findings are written to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReportFormat {
+    /// As people read them.
+    Text,
+    /// As `ptxjit run --json` has them.
+    Json,
+    /// SARIF 2.1.0.
+    Sarif,
 }
 
 /// From which severity on a finding counts as a fault.
@@ -39,7 +84,7 @@ impl Sanitize {
     /// Whether there is anything to look for.
     #[must_use]
     pub fn any(&self) -> bool {
-        self.mem || self.race || self.init || self.sync
+        self.mem || self.race || self.init || self.sync || self.leak
     }
 
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
@@ -61,13 +106,14 @@ impl Sanitize {
             "same-value" => self.same_value = true,
             "init" => self.init = true,
             "sync" => self.sync = true,
+            // Programs that leave it to the end of the process to free their memory are no bug.
             "all" => {
                 (self.mem, self.race, self.init, self.sync) = (true, true, true, true);
             }
-            "leak" => return Err("asks for `leak`, for which a program has no end".to_owned()),
+            "leak" => self.leak = true,
             _ => {
                 return Err(format!(
-                    "asks for `{name}`, which is none of mem, race, same-value, init, sync, all"
+                    "asks for `{name}`, which is none of mem, race, same-value, init, sync, leak, all"
                 ));
             }
         }
@@ -80,16 +126,42 @@ impl Sanitize {
             Some(("fail", "error")) => self.fail = FailOn::Error,
             Some(("fail", "warning")) => self.fail = FailOn::Warning,
             Some(("fail", "never")) => self.fail = FailOn::Never,
-            Some(("report", _)) => {
-                return Err("has `report=`; PTXJIT_REPORT=FILE takes reports".to_owned());
-            }
+            Some(("limit", number)) => match number.parse() {
+                Ok(limit) => self.limit = limit,
+                Err(_) => return Err(format!("has `{part}`, and `{number}` is no number")),
+            },
+            Some(("report", report)) => self.reports.push(Report::parse(report)?),
             _ => {
                 return Err(format!(
-                    "has `{part}`, which is none of suppress=FILE, fail=error, fail=warning, fail=never"
+                    "has `{part}`, which is none of suppress=FILE, fail=error, fail=warning, fail=never, \
+                     limit=N, report=text=FILE, report=json=FILE, report=sarif=FILE"
                 ));
             }
         }
         Ok(())
+    }
+}
+
+impl Report {
+    fn parse(text: &str) -> Result<Self, String> {
+        let (format, file) = match text.split_once('=') {
+            Some((format, file)) if !file.is_empty() => (format, file),
+            _ => return Err(format!("has `report={text}`, which names no file")),
+        };
+        let format = match format {
+            "text" => ReportFormat::Text,
+            "json" => ReportFormat::Json,
+            "sarif" => ReportFormat::Sarif,
+            _ => {
+                return Err(format!(
+                    "has `report={text}`, and `{format}` is none of text, json, sarif"
+                ));
+            }
+        };
+        Ok(Self {
+            format,
+            file: file.into(),
+        })
     }
 }
 
@@ -109,14 +181,30 @@ mod tests {
         };
         assert_eq!(parsed, wanted);
         let all = Sanitize::parse("all").unwrap();
-        assert!(all.mem && all.race && all.init && all.sync && !all.same_value);
+        assert!(all.mem && all.race && all.init && all.sync && !all.same_value && !all.leak);
+        let parsed = Sanitize::parse("leak;limit=7;report=sarif=a=b;report=json=c.%p").unwrap();
+        let report = |format, file: &str| Report {
+            format,
+            file: file.into(),
+        };
+        let wanted = Sanitize {
+            leak: true,
+            limit: 7,
+            reports: vec![
+                report(ReportFormat::Sarif, "a=b"),
+                report(ReportFormat::Json, "c.%p"),
+            ],
+            ..Sanitize::default()
+        };
+        assert_eq!(parsed, wanted);
         for (text, wanted) in [
             ("races", "`races`, which is none of mem"),
             ("mem,", "``, which is none of mem"),
-            ("leak", "`leak`"),
+            ("mem;limit=few", "`few` is no number"),
+            ("mem;report=sarif", "names no file"),
+            ("mem;report=xml=x", "`xml` is none of"),
             ("mem;fail=often", "`fail=often`"),
             ("mem;suppress=", "`suppress=`"),
-            ("mem;report=sarif=x", "PTXJIT_REPORT"),
         ] {
             let why = Sanitize::parse(text).unwrap_err();
             assert!(why.contains(wanted), "{text}: {why}");

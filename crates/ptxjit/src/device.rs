@@ -1,11 +1,15 @@
 //! A device: memory for kernels to work on.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ptxjit_runtime::{Arena, MAX_PARTS, MemoryError, Runtime};
 
+use crate::sanitize::Finding;
 use crate::{Buffer, Cache, Element, Error, Shortage, UsageRule};
+
+/// Is told of what sanitizers find; one for all handles of a device.
+type Listener = Arc<Mutex<Option<Arc<dyn Fn(&Finding) + Send + Sync>>>>;
 
 /// Memory and the modules loaded into it. Cheap to clone; all clones are the same device.
 ///
@@ -24,6 +28,7 @@ pub struct Device {
     pub(crate) arena: Arc<Arena>,
     pub(crate) runtime: Runtime,
     pub(crate) cache: Option<Arc<Cache>>,
+    listener: Listener,
 }
 
 impl Device {
@@ -60,6 +65,7 @@ impl Device {
             arena: arena.clone(),
             runtime: Runtime::new(arena.clone(), part, threads),
             cache: None,
+            listener: Listener::default(),
         };
         Ok((0..count as u32).map(device).collect())
     }
@@ -78,6 +84,7 @@ impl Device {
             arena,
             runtime,
             cache: None,
+            listener: Listener::default(),
         })
     }
 
@@ -122,6 +129,43 @@ impl Device {
     /// allocated before counts as written.
     pub fn track_contents(&self) {
         self.arena.track_contents();
+    }
+
+    /// Has `callback` called with each finding of each launch on the device, when the launch is
+    /// over: what [`Launch::report`](crate::Launch::report) has then, but for launches that others
+    /// make, too. A launch that runs again and finds the same calls it again. It is called on the
+    /// thread that runs the launch, and may use the device. All handles of the device have the same
+    /// callback, the one that was set last.
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use ptxjit::sanitize::Checks;
+    /// use ptxjit::{Device, Module};
+    ///
+    /// let ptx = ".version 7.0\n.target sm_80\n.address_size 64\n\
+    ///     .global .u32 word;\n\
+    ///     .visible .entry k() { .reg .u32 %t; mov.u32 %t, %tid.x; st.global.u32 [word], %t; ret; }";
+    /// let device = Device::new()?;
+    /// let found = Arc::new(Mutex::new(Vec::new()));
+    /// let list = found.clone();
+    /// device.on_finding(move |finding| list.lock().unwrap().push(finding.kind.name()));
+    /// let checks = Checks { race: true, ..Checks::default() };
+    /// let kernel = Module::from_source(&device, "k.ptx", ptx)?.kernel("k")?;
+    /// kernel.launch().block(2).sanitize(checks).run()?;
+    /// assert_eq!(*found.lock().unwrap(), ["race"]);
+    /// # Ok::<(), ptxjit::Error>(())
+    /// ```
+    pub fn on_finding(&self, callback: impl Fn(&Finding) + Send + Sync + 'static) {
+        *lock(&self.listener) = Some(Arc::new(callback));
+    }
+
+    /// Tells of findings.
+    pub(crate) fn tell(&self, findings: &[Finding]) {
+        let listener = lock(&self.listener).clone();
+        // The lock is not held, as the callback may launch something itself.
+        if let Some(listener) = listener {
+            findings.iter().for_each(|finding| listener(finding));
+        }
     }
 
     /// Bytes that device `malloc` may hand out in all: `cudaLimitMallocHeapSize`. It may be set at
@@ -170,6 +214,11 @@ impl fmt::Debug for Device {
             .field("used_bytes", &self.used_bytes())
             .finish_non_exhaustive()
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // What it holds is replaced as a whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A refused request for memory, as the user sees it.

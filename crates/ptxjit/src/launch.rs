@@ -576,6 +576,7 @@ impl Prepared {
         self.check_bindings()?;
         let (kernel, module) = (&self.launch.kernel.inner, &self.launch.kernel.module);
         let mut ran_as = self.launch.options.schedule;
+        let mut found: Vec<Finding> = Vec::new();
         let result = match &self.code {
             // Memory of the host was registered after the code was chosen.
             Code::Jit(variant, ..) if !variant.foreign && self.launch.wants_foreign() => {
@@ -619,10 +620,8 @@ impl Prepared {
                     recording.push(self.launched(schedule), turns);
                 }
                 *self.writes.lock().unwrap_or_else(PoisonError::into_inner) = writes;
-                let findings = findings
-                    .into_iter()
-                    .map(|finding| self.context(schedule).finding(finding));
-                self.launch.report.extend(findings);
+                let context = self.context(schedule);
+                found.extend(findings.into_iter().map(|it| context.finding(it)));
                 module.note_allocated(allocated, &self.context(schedule));
                 ran_as = schedule;
                 result.map(|()| start.elapsed())
@@ -630,9 +629,10 @@ impl Prepared {
         };
         let result = result.map_err(|cause| cause.into_error(&kernel.name, &module.front));
         if let (Err(Error::Launch(failure)), true) = (&result, self.launch.options.sanitize.any()) {
-            let finding = self.context(ran_as).of_failure(failure);
-            self.launch.report.extend(finding);
+            found.extend(self.context(ran_as).of_failure(failure));
         }
+        module.device.tell(&found);
+        self.launch.report.extend(found);
         Ok(self.stats(result?, false))
     }
 

@@ -55,6 +55,7 @@ mod compile;
 pub mod coverage;
 mod device;
 mod diagnostic;
+mod documents;
 mod dry;
 mod element;
 mod error;

@@ -65,6 +65,14 @@ impl ModuleInner {
         bytes.map(|byte| format!("{byte:02x}")).collect()
     }
 
+    fn leaks(&self) -> Vec<Finding> {
+        let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let arena = &self.device.arena;
+        let is_live = |addr: u64| arena.range_of(addr).is_some_and(|(start, _)| start == addr);
+        let live = left.iter().filter(|&&(addr, _)| is_live(addr));
+        live.map(|(_, finding)| finding.clone()).collect()
+    }
+
     /// Remembers blocks that a launch has allocated and not freed.
     pub(crate) fn note_allocated(&self, blocks: Vec<Allocated>, context: &Context<'_>) {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
@@ -325,6 +333,11 @@ impl Module {
                 ))
             }
         }
+    }
+
+    /// Blocks of `malloc` that launches with sanitizers have left, of all kernels.
+    pub fn leaks(&self) -> Vec<Finding> {
+        self.inner.leaks()
     }
 
     /// The kernel whose name in the PTX is `name`; [`Error::NotFound`] if there is none.
@@ -598,15 +611,7 @@ impl Kernel {
 
     /// Blocks of `malloc` that launches with sanitizers have left, of all kernels of the module.
     pub fn leaks(&self) -> Vec<Finding> {
-        let left = self
-            .module
-            .left
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let arena = &self.module.device.arena;
-        let is_live = |addr: u64| arena.range_of(addr).is_some_and(|(start, _)| start == addr);
-        let live = left.iter().filter(|&&(addr, _)| is_live(addr));
-        live.map(|(_, finding)| finding.clone()).collect()
+        self.module.leaks()
     }
 
     /// A launch of this kernel, to be described further.

@@ -14,11 +14,12 @@ use ptxjit_runtime::Arena;
 pub use ptxjit_interp::{AccessOp, Checks, FindingKind, Hazard, Object, Reason, Severity};
 
 use crate::Schedule;
+pub use crate::documents::{json, sarif, text};
 use crate::failure::{FailureKind, LaunchFailure};
 pub use crate::suppress::Suppression;
 
 /// A place in a file.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Hash, Debug)]
 pub struct SourcePlace {
     /// The file, by the name that the PTX has for it.
     pub file: String,
@@ -34,6 +35,9 @@ pub struct SourcePlace {
 pub struct FoundAccess {
     /// What it does.
     pub op: AccessOp,
+    /// The function that the program has called, if no thread of a kernel does it: then there is no
+    /// CTA, no thread and no statement.
+    pub call: Option<String>,
     /// The CTA of the thread.
     pub ctaid: [u32; 3],
     /// The thread.
@@ -49,6 +53,55 @@ pub struct FoundAccess {
     pub stack: Vec<SourcePlace>,
 }
 
+impl FoundAccess {
+    /// What a program does by calling `call`; `stack` tells from where, as far as that is known.
+    pub fn by_program(op: AccessOp, call: &str, stack: Vec<SourcePlace>) -> FoundAccess {
+        FoundAccess {
+            op,
+            call: Some(call.to_owned()),
+            ctaid: [0; 3],
+            tid: [0; 3],
+            threads: 0,
+            ptx: SourcePlace::default(),
+            text: String::new(),
+            stack,
+        }
+    }
+
+    /// The place that the access is known by: a statement, or a call of the program.
+    fn site(&self) -> (String, u32) {
+        match &self.call {
+            None => (self.ptx.file.clone(), self.ptx.line),
+            Some(call) => {
+                let at = self.stack.first();
+                let file = at.map_or("", |at| &at.file);
+                (format!("{call} {file}"), at.map_or(0, |at| at.line))
+            }
+        }
+    }
+
+    /// The lines about it in a report.
+    pub fn render(&self) -> String {
+        let verb = verb(self.op);
+        let mut source = String::new();
+        if let Some((first, outer)) = self.stack.split_first() {
+            source = format!(" at {}", place(first));
+            for outer in outer {
+                source += &format!(" (inlined or called at {})", place(outer));
+            }
+        }
+        if let Some(call) = &self.call {
+            return format!("  --> `{call}`\n   = {verb} by the program{source}\n");
+        }
+        let SourcePlace { file, line, column } = &self.ptx;
+        let (ctaid, tid) = (triple(self.ctaid), triple(self.tid));
+        format!(
+            "  --> {file}:{line}:{column}  {}\n   = {verb}{source}, CTA {ctaid}, thread {tid}\n",
+            self.text
+        )
+    }
+}
+
 /// Something that a sanitizer found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -57,7 +110,7 @@ pub struct Finding {
     pub kind: FindingKind,
     /// How bad it is.
     pub severity: Severity,
-    /// The kernel.
+    /// The kernel; empty if it is the program that does something.
     pub kernel: String,
     /// What happened, in one sentence.
     pub message: String,
@@ -86,23 +139,17 @@ pub struct Finding {
 impl Finding {
     /// What tells it from others, without addresses and threads.
     pub fn key(&self) -> (FindingKind, Vec<(String, u32)>, String) {
-        let sites = self.accesses.iter();
-        let mut sites: Vec<_> = sites
-            .map(|access| (access.ptx.file.clone(), access.ptx.line))
-            .collect();
+        let mut sites: Vec<_> = self.accesses.iter().map(FoundAccess::site).collect();
         sites.sort();
         let object = self.object.as_ref().map_or("", |object| &object.name);
         (self.kind, sites, object.to_owned())
     }
 
-    /// Results that depend on the order of progress.
-    pub fn schedule_dependent(kernel: &str, message: String, is_error: bool) -> Finding {
-        let severity = match is_error {
-            true => Severity::Error,
-            false => Severity::Warning,
-        };
+    /// A finding about global memory, to be told more of; `kernel` is empty if it is about what the
+    /// program does.
+    pub fn new(kind: FindingKind, severity: Severity, kernel: &str, message: String) -> Finding {
         Finding {
-            kind: FindingKind::ScheduleDependent,
+            kind,
             severity,
             kernel: kernel.to_owned(),
             message,
@@ -127,23 +174,12 @@ impl Finding {
             Severity::Warning => " (warning)",
             Severity::Info => " (info)",
         };
-        let mut text = format!("{kind}{severity}: kernel `{kernel}`: {}\n", self.message);
+        let mut text = match kernel.as_str() {
+            "" => format!("{kind}{severity}: {}\n", self.message),
+            kernel => format!("{kind}{severity}: kernel `{kernel}`: {}\n", self.message),
+        };
         for access in &self.accesses {
-            let SourcePlace { file, line, column } = &access.ptx;
-            text += &format!("  --> {file}:{line}:{column}  {}\n", access.text);
-            let verb = verb(access.op);
-            let (ctaid, tid) = (triple(access.ctaid), triple(access.tid));
-            let source = match access.stack.split_first() {
-                Some((first, outer)) => {
-                    let mut source = format!(" at {}", place(first));
-                    for outer in outer {
-                        source += &format!(" (inlined or called at {})", place(outer));
-                    }
-                    source
-                }
-                None => String::new(),
-            };
-            text += &format!("   = {verb}{source}, CTA {ctaid}, thread {tid}\n");
+            text += &access.render();
         }
         for note in &self.notes {
             text += &format!("   = note: {note}\n");
@@ -186,6 +222,7 @@ fn verb(op: AccessOp) -> &'static str {
         AccessOp::Alloc => "allocated",
         AccessOp::Free => "freed",
         AccessOp::Branch => "branched on",
+        AccessOp::Launch => "launched",
         _ => "here",
     }
 }
@@ -241,6 +278,7 @@ impl Context<'_> {
         let stack = sites.flat_map(|&loc| self.module.source_stack(loc));
         FoundAccess {
             op: access.op,
+            call: None,
             ctaid: access.ctaid,
             tid: access.tid,
             threads: access.threads,

@@ -20,6 +20,8 @@ pub mod generate;
 pub mod indices;
 pub mod mutate;
 pub mod ops;
+mod patterns;
 pub mod rng;
+pub mod sync;
 pub mod tree;
 pub mod warp;

@@ -10,6 +10,7 @@ use crate::capture;
 use crate::command::Command;
 use crate::error::Result;
 use crate::event::{Event, Stamp};
+use crate::findings;
 use crate::handle::{Kind, Object, Slab};
 use crate::stream::{self, Deps, Mark, Stream};
 use crate::types::{
@@ -116,6 +117,12 @@ impl GraphExec {
         let is_allocated = frees_itself == 0 && kept.iter().any(|memory| memory.is_live());
         if is_allocated || !foreign.iter().all(|memory| memory.is_live()) {
             return Err(CUresult::INVALID_VALUE);
+        }
+        for node in plan.nodes.iter().filter(|node| node.is_enabled) {
+            if let Work::Kernel(kernel) = &node.work {
+                let command = &kernel.command;
+                findings::launched(&command.function, &command.params);
+            }
         }
         let marks = stream.submit_all(commands)?;
         for (memories, is_live) in [(kept, true), (foreign, false)] {

@@ -6,6 +6,7 @@ use crate::command::checked;
 use crate::context::{self, Context};
 use crate::device;
 use crate::error::Result;
+use crate::findings;
 use crate::graph;
 use crate::types::{CUdeviceptr, CUmemAttach_flags, CUresult};
 
@@ -110,6 +111,7 @@ pub fn free(addr: CUdeviceptr) -> Result<()> {
         .find(addr)
         .is_some_and(|found| found.base == addr && is_right(found.sort))
     {
+        findings::bad_free(addr);
         return Err(CUresult::INVALID_VALUE);
     }
     // Memory of a context that has failed can be freed without an error.
@@ -125,7 +127,8 @@ pub fn free_host(addr: u64) -> Result<()> {
         return Ok(());
     }
     capture::check_call()?;
-    let allocation = REGISTRY.take(addr, |sort| matches!(sort, Sort::Pinned(_)))?;
+    let allocation = REGISTRY.take(addr, |sort| matches!(sort, Sort::Pinned(_)));
+    let allocation = allocation.inspect_err(|_| findings::bad_free(addr))?;
     let _ = context.synchronize();
     release(&allocation);
     Ok(())

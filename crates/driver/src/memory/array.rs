@@ -9,6 +9,7 @@ use crate::command::checked;
 use crate::context;
 use crate::device::{self, Device};
 use crate::error::Result;
+use crate::findings::Site;
 use crate::handle::{Kind, Object, Slab};
 use crate::types::{
     CUDA_ARRAY_DESCRIPTOR_v2, CUDA_ARRAY_MEMORY_REQUIREMENTS, CUDA_ARRAY3D_COLOR_ATTACHMENT,
@@ -46,12 +47,15 @@ pub(crate) struct Array {
 struct Memory {
     device: &'static Device,
     base: u64,
+    /// The call that has made it, if anything is to be told of that.
+    site: Option<Arc<Site>>,
 }
 
 impl Memory {
     fn new(device: &'static Device, bytes: u64) -> Result<Memory> {
         let base = checked(device.engine()?.alloc_raw(bytes, ALIGN))?;
-        Ok(Memory { device, base })
+        let site = Site::here();
+        Ok(Memory { device, base, site })
     }
 }
 
@@ -134,6 +138,17 @@ impl Array {
     /// Bytes in all.
     pub(crate) fn bytes(&self) -> u64 {
         self.extent().iter().product()
+    }
+
+    /// Handle of its context.
+    pub(crate) fn context(&self) -> u64 {
+        self.context
+    }
+
+    /// Its bytes and the call that has made it, for a report that it was never destroyed. Levels end
+    /// with what they are levels of.
+    pub(crate) fn leak(&self) -> Option<(u64, Arc<Site>)> {
+        Some((self.bytes(), self.memory.site.clone()?))
     }
 
     /// Whether surface objects may write it.

@@ -1,5 +1,7 @@
 //! Several copies in one call, each with attributes.
 
+use ptxjit::sanitize::AccessOp;
+
 use crate::command::Command;
 use crate::error::Result;
 use crate::stream;
@@ -58,8 +60,8 @@ fn linear(to: CUdeviceptr, from: CUdeviceptr, len: usize) -> Result<CopyCommand>
     if len == 0 {
         return Err(CUresult::INVALID_VALUE);
     }
-    check_unified(to, len as u64)?;
-    check_unified(from, len as u64)?;
+    check_unified(to, len as u64, AccessOp::Store)?;
+    check_unified(from, len as u64, AccessOp::Load)?;
     Ok(CopyCommand::linear(to, from, len as u64))
 }
 

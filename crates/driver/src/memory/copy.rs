@@ -6,8 +6,11 @@
 
 use std::sync::Arc;
 
+use ptxjit::sanitize::AccessOp;
+
 use crate::command::Command;
 use crate::error::Result;
+use crate::findings;
 use crate::host;
 use crate::stream::{self, Stream};
 use crate::types::{CUdeviceptr, CUresult, CUstream};
@@ -86,12 +89,30 @@ impl CopyCommand {
         let is_packed = |place: &Place| {
             (height == 1 || place.pitch == width) && (depth == 1 || place.layer == width * height)
         };
+        self.check_there(&from)?;
         if is_packed(&self.to) && is_packed(&from) {
             return host::copy(self.to.addr, from.addr, width * height * depth);
         }
         for layer in 0..depth {
             for row in 0..height {
                 host::copy(self.to.row(row, layer), from.row(row, layer), width)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has it told if memory was freed since the call.
+    fn check_there(&self, from: &Place) -> Result<()> {
+        if !findings::watches_program() {
+            return Ok(());
+        }
+        let [width, height, depth] = self.extent;
+        for (place, op) in [(&self.to, AccessOp::Store), (from, AccessOp::Load)] {
+            let last = place.row(height - 1, depth - 1);
+            let len = last + width - place.addr;
+            if !findings::is_there(place.addr, len) {
+                findings::gone(place.addr, len, op);
+                return Err(CUresult::INVALID_VALUE);
             }
         }
         Ok(())
@@ -171,13 +192,13 @@ fn submit_linear(stream: CUstream, to: u64, from: u64, len: usize, until: Until)
 
 /// `cuMemcpyHtoD`.
 pub fn to_device(to: CUdeviceptr, from: u64, len: usize) -> Result<()> {
-    check_device_range(to, len as u64)?;
+    check_device_range(to, len as u64, AccessOp::Store)?;
     submit_linear(CUstream::NULL, to, from, len, Until::Done)
 }
 
 /// `cuMemcpyDtoH`.
 pub fn to_host(to: u64, from: CUdeviceptr, len: usize) -> Result<()> {
-    check_device_range(from, len as u64)?;
+    check_device_range(from, len as u64, AccessOp::Load)?;
     submit_linear(CUstream::NULL, to, from, len, Until::Done)
 }
 
@@ -188,13 +209,13 @@ pub fn on_device(to: CUdeviceptr, from: CUdeviceptr, len: usize) -> Result<()> {
 
 /// `cuMemcpyHtoDAsync`.
 pub fn to_device_async(to: CUdeviceptr, from: u64, len: usize, stream: CUstream) -> Result<()> {
-    check_device_range(to, len as u64)?;
+    check_device_range(to, len as u64, AccessOp::Store)?;
     submit_linear(stream, to, from, len, Until::Submitted)
 }
 
 /// `cuMemcpyDtoHAsync`.
 pub fn to_host_async(to: u64, from: CUdeviceptr, len: usize, stream: CUstream) -> Result<()> {
-    check_device_range(from, len as u64)?;
+    check_device_range(from, len as u64, AccessOp::Load)?;
     submit_linear(stream, to, from, len, Until::Submitted)
 }
 
@@ -205,36 +226,39 @@ pub fn on_device_async(
     len: usize,
     stream: CUstream,
 ) -> Result<()> {
-    check_device_range(to, len as u64)?;
-    check_device_range(from, len as u64)?;
+    check_device_range(to, len as u64, AccessOp::Store)?;
+    check_device_range(from, len as u64, AccessOp::Load)?;
     submit_linear(stream, to, from, len, Until::Submitted)
 }
 
 /// `cuMemcpy`: the addresses tell what they are.
 pub fn unified(to: u64, from: u64, len: usize) -> Result<()> {
-    check_unified(to, len as u64)?;
-    check_unified(from, len as u64)?;
+    check_unified(to, len as u64, AccessOp::Store)?;
+    check_unified(from, len as u64, AccessOp::Load)?;
     submit_linear(CUstream::NULL, to, from, len, Until::Done)
 }
 
 /// `cuMemcpyAsync`.
 pub fn unified_async(to: u64, from: u64, len: usize, stream: CUstream) -> Result<()> {
-    check_unified(to, len as u64)?;
-    check_unified(from, len as u64)?;
+    check_unified(to, len as u64, AccessOp::Store)?;
+    check_unified(from, len as u64, AccessOp::Load)?;
     submit_linear(stream, to, from, len, Until::Submitted)
 }
 
 /// Bytes of a device or of the program, as the address tells.
-pub(crate) fn check_unified(addr: u64, len: u64) -> Result<()> {
+pub(crate) fn check_unified(addr: u64, len: u64, op: AccessOp) -> Result<()> {
     if len == 0 {
         return Ok(());
     }
     if is_known(addr) {
-        return check_device_range(addr, len);
+        return check_device_range(addr, len, op);
     }
     // Memory of the driver in which nothing is allocated, or no memory at all.
     match addr == 0 || crate::device::arena_contains(addr) || addr.checked_add(len).is_none() {
-        true => Err(CUresult::INVALID_VALUE),
+        true => {
+            findings::bad_range(addr, len, op);
+            Err(CUresult::INVALID_VALUE)
+        }
         false => Ok(()),
     }
 }

@@ -1,7 +1,10 @@
 //! Memsets.
 
+use ptxjit::sanitize::AccessOp;
+
 use crate::command::Command;
 use crate::error::Result;
+use crate::findings;
 use crate::host;
 use crate::stream;
 use crate::types::{CUdeviceptr, CUresult, CUstream};
@@ -28,6 +31,11 @@ impl FillCommand {
         let bytes = self.value.to_le_bytes();
         let pattern = &bytes[..self.size as usize];
         let len = self.width * u64::from(self.size);
+        let all = (self.height - 1) * self.pitch + len;
+        if findings::watches_program() && !findings::is_there(self.to, all) {
+            findings::gone(self.to, all, AccessOp::Store);
+            return Err(CUresult::INVALID_VALUE);
+        }
         (0..self.height).try_for_each(|row| host::fill(self.to + row * self.pitch, pattern, len))
     }
 
@@ -50,7 +58,7 @@ impl FillCommand {
             .checked_mul(self.height - 1)
             .and_then(|all| all.checked_add(row));
         match all {
-            Some(len) if is_pitch => check_device_range(self.to, len)?,
+            Some(len) if is_pitch => check_device_range(self.to, len, AccessOp::Store)?,
             _ => return Err(CUresult::INVALID_VALUE),
         }
         Ok(Some(self))

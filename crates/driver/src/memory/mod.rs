@@ -25,9 +25,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
+use ptxjit::sanitize::AccessOp;
 
 use crate::context::Context;
 use crate::error::Result;
+use crate::findings::{self, Graves, Site};
 use crate::types::CUresult;
 
 /// Of what sort an allocation is, which decides who may free it and what is told of it.
@@ -65,6 +67,8 @@ pub(crate) struct Allocation {
     pub(crate) device: i32,
     /// Unique in the process.
     pub(crate) id: u64,
+    /// The call that has made it, if anything is to be told of that.
+    pub(crate) site: Option<Arc<Site>>,
     /// Whether operations on the memory are to be synchronous; kept, as they differ in nothing that
     /// can be seen.
     pub(crate) sync_memops: AtomicBool,
@@ -124,14 +128,21 @@ impl Registry {
             context: context.raw().0,
             device: context.device.ordinal,
             id: 0,
+            site: None,
             sync_memops: AtomicBool::new(false),
         })
     }
 
-    /// Likewise; the number is given here.
+    /// Likewise; the number and the site are given here.
     pub(crate) fn insert(&self, allocation: Allocation) -> Arc<Allocation> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let allocation = Arc::new(Allocation { id, ..allocation });
+        let site = Site::here();
+        let allocation = Arc::new(Allocation {
+            id,
+            site,
+            ..allocation
+        });
+        Graves::clear(allocation.base, allocation.size);
         let mut map = self.map.write();
         map.insert(allocation.base, allocation.clone());
         allocation
@@ -162,7 +173,10 @@ impl Registry {
             Some(allocation) if is_right(allocation.sort) => {}
             _ => return Err(CUresult::INVALID_VALUE),
         }
-        map.remove(&base).ok_or(CUresult::INVALID_VALUE)
+        let taken = map.remove(&base).ok_or(CUresult::INVALID_VALUE)?;
+        drop(map);
+        Graves::bury(&taken);
+        Ok(taken)
     }
 
     /// Takes out all that `is_right` accepts.
@@ -175,7 +189,22 @@ impl Registry {
             }
             !goes
         });
+        taken.iter().for_each(Graves::bury);
         taken
+    }
+
+    /// All that `is_right` accepts.
+    pub(crate) fn filter(&self, is_right: impl Fn(&Allocation) -> bool) -> Vec<Arc<Allocation>> {
+        let map = self.map.read();
+        let right = map.values().filter(|allocation| is_right(allocation));
+        right.cloned().collect()
+    }
+
+    /// The allocation that ends before an address, the nearest one.
+    pub(crate) fn find_below(&self, addr: u64) -> Option<Arc<Allocation>> {
+        let map = self.map.read();
+        let (_, below) = map.range(..=addr).next_back()?;
+        (addr - below.base >= below.size).then(|| below.clone())
     }
 
     /// Whether some of the bytes lie in an allocation.
@@ -187,8 +216,12 @@ impl Registry {
 }
 
 /// Bytes that a copy or memset on the device may touch: they lie in one allocation, or in mappings
-/// side by side.
-pub(crate) fn check_device_range(addr: u64, len: u64) -> Result<()> {
+/// side by side. `op` is what it does to them.
+pub(crate) fn check_device_range(addr: u64, len: u64, op: AccessOp) -> Result<()> {
+    find_device_range(addr, len).inspect_err(|_| findings::bad_range(addr, len, op))
+}
+
+fn find_device_range(addr: u64, len: u64) -> Result<()> {
     let (mut at, mut left) = (addr, len);
     while left != 0 {
         let found = REGISTRY.find(at).ok_or(CUresult::INVALID_VALUE)?;
@@ -211,6 +244,7 @@ pub(crate) fn is_known(addr: u64) -> bool {
 
 /// Frees what belongs to a context that ends.
 pub(crate) fn remove_all(context: &Context) {
+    findings::context_ends(context);
     let of_this = |allocation: &Allocation| allocation.context == context.raw().0;
     for allocation in REGISTRY.take_all(of_this) {
         alloc::release(&allocation);

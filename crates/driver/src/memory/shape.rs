@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use ptxjit::sanitize::AccessOp;
+
 use crate::context;
 use crate::error::Result;
 use crate::stream;
@@ -35,12 +37,18 @@ pub(crate) struct Side {
 
 impl Side {
     /// Where a box of an extent lies, if it lies inside.
-    fn place(&self, extent: Extent) -> Result<Place> {
+    fn place(&self, extent: Extent, op: AccessOp) -> Result<Place> {
         match self.kind {
             CUmemorytype::ARRAY => array_place(&*array::get(self.array)?, self.start, extent),
-            CUmemorytype::HOST => self.memory_place(self.host, extent, check_unified),
-            CUmemorytype::DEVICE => self.memory_place(self.device, extent, check_device_range),
-            CUmemorytype::UNIFIED => self.memory_place(self.device, extent, check_unified),
+            CUmemorytype::HOST => {
+                self.memory_place(self.host, extent, |addr, len| check_unified(addr, len, op))
+            }
+            CUmemorytype::DEVICE => self.memory_place(self.device, extent, |addr, len| {
+                check_device_range(addr, len, op)
+            }),
+            CUmemorytype::UNIFIED => self.memory_place(self.device, extent, |addr, len| {
+                check_unified(addr, len, op)
+            }),
             _ => Err(CUresult::INVALID_VALUE),
         }
     }
@@ -106,8 +114,8 @@ pub(crate) fn between(to: &Side, from: &Side, extent: Extent) -> Result<Option<C
         return Ok(None);
     }
     Ok(Some(CopyCommand {
-        to: to.place(extent)?,
-        from: Source::Memory(from.place(extent)?),
+        to: to.place(extent, AccessOp::Store)?,
+        from: Source::Memory(from.place(extent, AccessOp::Load)?),
         extent,
     }))
 }
@@ -268,17 +276,20 @@ pub enum Linear {
 }
 
 impl Linear {
-    fn address(self, len: usize) -> Result<u64> {
+    fn address(self, len: usize, op: AccessOp) -> Result<u64> {
         match self {
-            Linear::Host(addr) => check_unified(addr, len as u64).map(|()| addr),
-            Linear::Device(addr) => check_device_range(addr, len as u64).map(|()| addr),
+            Linear::Host(addr) => check_unified(addr, len as u64, op).map(|()| addr),
+            Linear::Device(addr) => check_device_range(addr, len as u64, op).map(|()| addr),
             Linear::Array(array, offset) => array_bytes(array, offset, len),
         }
     }
 }
 
 fn linear(to: Linear, from: Linear, len: usize) -> Result<Option<CopyCommand>> {
-    let (to, from) = (to.address(len)?, from.address(len)?);
+    let (to, from) = (
+        to.address(len, AccessOp::Store)?,
+        from.address(len, AccessOp::Load)?,
+    );
     Ok((len != 0).then(|| CopyCommand::linear(to, from, len as u64)))
 }
 

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use ptxjit::sanitize::AccessOp;
+
 use crate::context;
 use crate::device::Device;
 use crate::error::Result;
@@ -68,7 +70,7 @@ pub(crate) fn check_linear(addr: u64, bytes: u64, element: u64) -> Result<()> {
     if bytes < element || !addr.is_multiple_of(ALIGN) {
         return Err(CUresult::INVALID_VALUE);
     }
-    check_device_range(addr, bytes)
+    check_device_range(addr, bytes, AccessOp::Load)
 }
 
 /// Likewise, rows of memory.
@@ -81,7 +83,7 @@ pub(crate) fn check_rows(addr: u64, sizes: [u64; 2], pitch: u64, element: u64) -
     }
     let last_row = pitch.checked_mul(height - 1);
     let bytes = last_row.and_then(|bytes| bytes.checked_add(row));
-    check_device_range(addr, bytes.ok_or(CUresult::INVALID_VALUE)?)
+    check_device_range(addr, bytes.ok_or(CUresult::INVALID_VALUE)?, AccessOp::Load)
 }
 
 fn check_resource(desc: &CUDA_RESOURCE_DESC) -> Result<()> {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use ptxjit::sanitize::AccessOp;
 
 use crate::error::Result;
 use crate::handle::{Kind, Object, Slab};
@@ -156,7 +157,7 @@ pub fn set_address(handle: CUtexref, addr: CUdeviceptr, bytes: usize) -> Result<
         reference.state.lock().bound = Bound::Nothing;
         return Ok(0);
     }
-    check_device_range(addr, (bytes as u64).max(1))?;
+    check_device_range(addr, (bytes as u64).max(1), AccessOp::Load)?;
     let aligned = addr / ALIGN * ALIGN;
     reference.state.lock().bound = Bound::Memory(aligned);
     Ok((addr - aligned) as usize)

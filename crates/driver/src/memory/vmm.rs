@@ -234,6 +234,7 @@ pub fn map(
         context: 0,
         device: device.ordinal,
         id: 0,
+        site: None,
         sync_memops: AtomicBool::new(false),
     });
     let mapping = Mapping {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
+use ptxjit::sanitize::AccessOp;
 use ptxjit_persona::Config;
 
 use crate::capture;
@@ -173,7 +174,7 @@ impl Op {
 
     fn wait(params: &CUstreamMemOpValueParams, width: Width) -> Result<Op> {
         Ok(Op::Wait {
-            address: checked(params.address, width)?,
+            address: checked(params.address, width, AccessOp::Load)?,
             width,
             value: value_of(params, width),
             condition: Condition::new(params.flags)?,
@@ -186,7 +187,7 @@ impl Op {
             _ => return Err(CUresult::INVALID_VALUE),
         }
         Ok(Op::Write {
-            address: checked(params.address, width)?,
+            address: checked(params.address, width, AccessOp::Store)?,
             width,
             value: value_of(params, width),
         })
@@ -201,11 +202,11 @@ fn value_of(params: &CUstreamMemOpValueParams, width: Width) -> u64 {
 }
 
 /// The address of an aligned value in memory that devices can use.
-fn checked(address: CUdeviceptr, width: Width) -> Result<u64> {
+fn checked(address: CUdeviceptr, width: Width, op: AccessOp) -> Result<u64> {
     if !address.is_multiple_of(width.bytes()) {
         return Err(CUresult::INVALID_VALUE);
     }
-    memory::check_device_range(address, width.bytes())?;
+    memory::check_device_range(address, width.bytes(), op)?;
     Ok(address)
 }
 

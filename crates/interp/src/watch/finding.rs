@@ -116,6 +116,7 @@ pub enum AccessOp {
     Free,
     Branch,
     Exit,
+    Launch,
 }
 
 /// A statement, and the calls through which it was reached.

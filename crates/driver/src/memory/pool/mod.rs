@@ -24,6 +24,7 @@ use ptxjit_persona::Config;
 use crate::command::{Command, checked};
 use crate::device::{self, Device};
 use crate::error::Result;
+use crate::findings;
 use crate::graph;
 use crate::handle::{Kind, Object, Slab};
 use crate::stream::{self, Deps, Mark, Stream};
@@ -183,6 +184,7 @@ impl Pool {
             context: 0,
             device: self.device.ordinal,
             id: 0,
+            site: None,
             sync_memops: AtomicBool::new(false),
         });
         Ok(base)
@@ -438,7 +440,8 @@ pub fn free_async(addr: CUdeviceptr, stream: CUstream) -> Result<()> {
     if graph::is_memory(addr) {
         return graph::free_async(addr, &stream);
     }
-    let allocation = REGISTRY.take(addr, |sort| matches!(sort, Sort::Pool(_)))?;
+    let allocation = REGISTRY.take(addr, |sort| matches!(sort, Sort::Pool(_)));
+    let allocation = allocation.inspect_err(|_| findings::bad_free(addr))?;
     let Sort::Pool(pool) = allocation.sort else {
         return Err(CUresult::INVALID_VALUE);
     };
