@@ -16,7 +16,7 @@ const FLOWS: u64 = 20;
 
 const EXTREMES: u64 = 200;
 
-const SYNCS: u64 = 60;
+const SYNCS: u64 = 30;
 
 #[test]
 fn random_kernels_do_the_same_everywhere() {
