@@ -181,7 +181,9 @@ impl<'p> Machine<'p, '_> {
             InstData::IsSpace { space, arg } => {
                 self.is_space(env, *space, thread.frame().get(*arg)).into()
             }
-            InstData::EndLane { arg, .. } => thread.frame().get(*arg),
+            InstData::EndLane { arg, .. } | InstData::FirstRunning { arg, .. } => {
+                thread.frame().get(*arg)
+            }
             InstData::StateOf { block } => block.as_u32().into(),
             InstData::Const { .. }
             | InstData::IntUnary { .. }

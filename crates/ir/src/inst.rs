@@ -146,6 +146,12 @@ pub enum InstData {
         last: bool,
         arg: Value,
     },
+    /// What `arg` is for the first lane that runs. Made by the vectorizer: alone, a thread is that
+    /// lane.
+    FirstRunning {
+        ty: Type,
+        arg: Value,
+    },
     /// Load of `n` elements of `ty` that lie side by side (n = 1, 2, 4, 8), one result each.
     Load {
         space: Space,
@@ -428,6 +434,7 @@ impl InstData {
             | InstData::FromGeneric { arg, .. }
             | InstData::IsSpace { arg, .. }
             | InstData::EndLane { arg, .. }
+            | InstData::FirstRunning { arg, .. }
             | InstData::StackRestore { arg }
             | InstData::Nanosleep { arg }
             | InstData::Alloca { size: arg, .. }
@@ -478,6 +485,7 @@ impl InstData {
             | InstData::FromGeneric { arg, .. }
             | InstData::IsSpace { arg, .. }
             | InstData::EndLane { arg, .. }
+            | InstData::FirstRunning { arg, .. }
             | InstData::StackRestore { arg }
             | InstData::Nanosleep { arg }
             | InstData::Alloca { size: arg, .. }
@@ -533,7 +541,9 @@ impl InstData {
             InstData::ToGeneric { .. }
             | InstData::FromGeneric { .. }
             | InstData::IsSpace { .. } => Class::Window,
-            InstData::Sreg { .. } | InstData::EndLane { .. } => Class::Place,
+            InstData::Sreg { .. } | InstData::EndLane { .. } | InstData::FirstRunning { .. } => {
+                Class::Place
+            }
             InstData::Load { .. } | InstData::Store { .. } | InstData::Atomic { .. } => {
                 Class::Access
             }
@@ -570,6 +580,9 @@ impl InstData {
             && sreg.is_volatile()
         {
             return Effect::Write;
+        }
+        if let InstData::FirstRunning { .. } = self {
+            return Effect::Convergent;
         }
         if let InstData::Load {
             sem: MemSem::Weak | MemSem::NonCoherent,

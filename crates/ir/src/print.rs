@@ -196,6 +196,7 @@ fn write_data(out: &mut String, data: &InstData) -> fmt::Result {
                 if *last { "last" } else { "first" }
             )
         }
+        InstData::FirstRunning { arg, .. } => write!(out, "first_running {arg}"),
         InstData::IsSpace { space: of, arg } => write!(out, "is_space.{} {arg}", space(*of)),
         InstData::Load { .. }
         | InstData::Store { .. }

@@ -16,6 +16,8 @@ pub enum Heuristic {
     NoWrap,
     /// `speculate::trip_counts`: versions for gangs with one trip count.
     TripCounts,
+    /// `speculate::groups`: loops over lanes that have one trip count.
+    LaneGroups,
     /// `rematerialize::across_waits`: values computed again behind waits.
     AcrossWaits,
     /// `rematerialize::addresses`: addresses computed again where they are numbers.
@@ -38,10 +40,11 @@ pub enum Heuristic {
 
 impl Heuristic {
     /// All heuristics, in the order in which they act.
-    pub const ALL: [Heuristic; 12] = [
+    pub const ALL: [Heuristic; 13] = [
         Heuristic::Subword,
         Heuristic::NoWrap,
         Heuristic::TripCounts,
+        Heuristic::LaneGroups,
         Heuristic::AcrossWaits,
         Heuristic::Addresses,
         Heuristic::MergeStores,
@@ -59,6 +62,7 @@ impl Heuristic {
             Heuristic::Subword => "subword",
             Heuristic::NoWrap => "no-wrap",
             Heuristic::TripCounts => "trip-counts",
+            Heuristic::LaneGroups => "lane-groups",
             Heuristic::AcrossWaits => "across-waits",
             Heuristic::Addresses => "addresses",
             Heuristic::MergeStores => "merge-stores",

@@ -339,17 +339,18 @@ fn prepare(
         let n_versions = no_wrap::run(func, entries, gang, facts, assume_affine);
         acted.set(Heuristic::NoWrap, n_versions);
     }
-    let (cold, n_versions) = match is_on(Heuristic::TripCounts) {
+    let versions = match is_on(Heuristic::TripCounts) {
         true => trip_counts::run(func, entries, gang, facts),
-        false => (SecondaryMap::new(), 0),
+        false => trip_counts::Versions::default(),
     };
-    acted.set(Heuristic::TripCounts, n_versions);
+    acted.set(Heuristic::TripCounts, versions.n_versions);
+    acted.set(Heuristic::LaneGroups, versions.n_grouped);
     latches::run(func, &order::run(func, entries));
     let wait_of = waits::split(func, gang);
     if gang > 1 && func.blocks.keys().any(|block| wait_of[block]) {
         join_exits(func);
     }
-    (cold, wait_of)
+    (versions.cold, wait_of)
 }
 
 /// Rematerializes, merges stores and inserts prefetches. Returns when loops let others run, and

@@ -2,6 +2,7 @@
 
 pub(crate) mod affine_inputs;
 pub(crate) mod clone;
+pub(crate) mod groups;
 pub(crate) mod no_wrap;
 pub(crate) mod ssa_repair;
 pub(crate) mod stable;

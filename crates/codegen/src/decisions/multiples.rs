@@ -83,7 +83,7 @@ fn of_inst(
         InstData::Resize { arg, .. }
         | InstData::ToGeneric { arg, .. }
         | InstData::FromGeneric { arg, .. } => of(arg),
-        InstData::EndLane { arg, .. } => of(arg),
+        InstData::EndLane { arg, .. } | InstData::FirstRunning { arg, .. } => of(arg),
         InstData::Select { args: [a, b], .. } => of(a).min(of(b)),
         InstData::IntBinary {
             op, args: [a, b], ..

@@ -9,10 +9,11 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{Block, CompareOp, Inst, InstData, IntBinaryOp, Type, Value, ValueDef};
 
-use super::Lower;
 use super::int::condition;
 use super::values::{Parts, Val, int_type};
+use super::{Buffer, Lower};
 use crate::decisions::predicates;
+use crate::slots::lane_bytes;
 
 /// What a comparison of the first and last lane tells of a predicate.
 #[derive(Copy, Clone)]
@@ -397,6 +398,33 @@ impl Lower<'_, '_> {
             Val::Varying(parts) => {
                 let lane = if last { self.lanes - 1 } else { 0 };
                 self.extract(ty, &parts, lane)
+            }
+        }
+    }
+
+    /// A value at the first lane that runs.
+    pub(super) fn first_running(&mut self, ty: Type, value: Value) -> cl::Value {
+        let held = self.get(value);
+        if let Val::Uniform(x) = held {
+            return self.cast_scalar(x, int_type(ty));
+        }
+        if self.mask.is_full {
+            return self.end_lane(ty, false, value);
+        }
+        let bits = self.mask_as_bits();
+        let lane = self.b.ins().ctz(bits);
+        match held {
+            Val::Affine(x, stride) => {
+                let first = self.cast_scalar(x, int_type(ty));
+                let lane = self.cast_scalar(lane, int_type(ty));
+                let distance = self.b.ins().imul_imm_s(lane, stride);
+                self.b.ins().iadd(first, distance)
+            }
+            Val::Uniform(_) | Val::Varying(_) => {
+                let parts = self.parts(value);
+                let buffer = self.store_to_buffer(Buffer::Data, &parts);
+                let lane = self.b.ins().uextend(types::I64, lane);
+                self.load_lane(buffer, lane, int_type(ty), lane_bytes(ty))
             }
         }
     }

@@ -462,6 +462,10 @@ impl<'a, 'b> Lower<'a, 'b> {
                 let x = self.end_lane(*ty, *last, *arg);
                 self.def(node.results[0], Val::Uniform(x));
             }
+            InstData::FirstRunning { ty, arg } => {
+                let x = self.first_running(*ty, *arg);
+                self.def(node.results[0], Val::Uniform(x));
+            }
             InstData::IsSpace { space, arg } => self.is_space(node.results[0], *space, *arg),
             InstData::ToGeneric { arg, .. } => self.local_generic(node.results[0], *arg, true),
             InstData::FromGeneric { arg, .. } => self.local_generic(node.results[0], *arg, false),

@@ -236,6 +236,7 @@ impl Lower<'_, '_> {
             InstData::Sreg { .. }
             | InstData::IsSpace { .. }
             | InstData::EndLane { .. }
+            | InstData::FirstRunning { .. }
             | InstData::Load { .. }
             | InstData::Store { .. }
             | InstData::Atomic { .. }

@@ -71,6 +71,7 @@ pub fn inst(data: &InstData, args: &[u64]) -> Option<u64> {
         | InstData::FromGeneric { .. }
         | InstData::IsSpace { .. }
         | InstData::EndLane { .. }
+        | InstData::FirstRunning { .. }
         | InstData::Load { .. }
         | InstData::Store { .. }
         | InstData::Atomic { .. }

@@ -132,7 +132,9 @@ fn fixed(data: &InstData) -> Result<(Types, Types), String> {
             (&[Type::B64], Type::B64)
         }
         InstData::IsSpace { .. } => (&[Type::B64], Type::B1),
-        InstData::EndLane { ty, .. } => return Ok((types(&[*ty]), types(&[*ty]))),
+        InstData::EndLane { ty, .. } | InstData::FirstRunning { ty, .. } => {
+            return Ok((types(&[*ty]), types(&[*ty])));
+        }
         InstData::Alloca { .. } => (&[Type::B64], Type::B64),
         InstData::Warp { op, sync, ty, .. } => return warp(*op, *sync, *ty),
         InstData::StackRestore { .. } => return Ok((types(&[Type::B64]), types(&[]))),

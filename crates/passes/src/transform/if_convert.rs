@@ -232,7 +232,8 @@ fn cost(data: &InstData) -> Option<u32> {
         | InstData::ToGeneric { .. }
         | InstData::FromGeneric { .. }
         | InstData::IsSpace { .. }
-        | InstData::EndLane { .. } => 1,
+        | InstData::EndLane { .. }
+        | InstData::FirstRunning { .. } => 1,
         InstData::Load { .. }
         | InstData::Store { .. }
         | InstData::Atomic { .. }

@@ -194,7 +194,9 @@ impl Divergence {
         }
         match *data {
             InstData::Sreg { sreg } => ok(self.sreg(sreg)),
-            InstData::EndLane { .. } => (Variability::Uniform, Because::NotVarying),
+            InstData::EndLane { .. } | InstData::FirstRunning { .. } => {
+                (Variability::Uniform, Because::NotVarying)
+            }
             InstData::IntBinary {
                 op,
                 ty,

@@ -9,6 +9,9 @@
 //! v2 = uext.b32.b8 v0; v3 = uext.b32.b8 v1         v7 = uext.b16.b8 v0; v8 = uext.b16.b8 v1
 //! v4 = iadd.b32 v2, v3; v5 = sge.b32 v4, 300   =>  v9 = iadd.b16 v7, v8; v5 = uge.b16 v9, 300
 //! ```
+//!
+//! A parameter of a block is narrow if all of its arguments are; those of loops stay as they are,
+//! since the arguments from inside are not known ahead.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
@@ -17,6 +20,7 @@ use ptxjit_ir::{
 use rustc_hash::FxHashMap;
 
 use crate::analysis::order::{self, Node};
+use crate::speculate::ssa_repair::predecessors;
 use ptxjit_passes::transform::{dce, rewrite::Aliases};
 
 mod intervals;
@@ -54,8 +58,11 @@ pub(crate) fn run(func: &mut Function, entries: &[Block], gang: u32) -> usize {
         return 0;
     }
     let order = order::run(func, entries);
+    let preds = predecessors(func);
     let mut narrow = Narrow {
         func,
+        preds: &preds,
+        is_done: SecondaryMap::new(),
         least: if gang < 16 { 16 } else { 8 },
         known: SecondaryMap::new(),
         narrowed: SecondaryMap::new(),
@@ -84,6 +91,9 @@ fn is_narrow_load(data: &InstData) -> bool {
 
 struct Narrow<'a> {
     func: &'a mut Function,
+    preds: &'a SecondaryMap<Block, Vec<Block>>,
+    /// Blocks whose values are known.
+    is_done: SecondaryMap<Block, bool>,
     /// The least width that vectors are filled with, in bits.
     least: u32,
     known: SecondaryMap<Value, Known>,
@@ -99,14 +109,92 @@ struct Narrow<'a> {
 
 impl Narrow<'_> {
     fn block(&mut self, block: Block) {
-        self.made.clear();
-        for &param in &self.func.blocks[block].params.clone() {
-            self.know(param, None, Source::None);
+        for param in self.func.blocks[block].params.clone() {
+            match self.narrowest_param(block, param) {
+                Some((range, bits)) => self.narrow_param(block, param, range, bits),
+                None => self.know(param, None, Source::None),
+            }
         }
+        self.made.clear();
         for inst in std::mem::take(&mut self.func.blocks[block].insts) {
             self.inst(inst);
         }
         self.func.blocks[block].insts = std::mem::take(&mut self.out);
+        self.is_done[block] = true;
+    }
+
+    /// The range of a parameter, and the bits that suffice for it, if making it narrow pays.
+    fn narrowest_param(&self, block: Block, param: Value) -> Option<(Span, u32)> {
+        let ty = self.func.ty(param);
+        let preds = &self.preds[block];
+        let is_known = preds.iter().all(|&pred| self.is_done[pred]);
+        if !matches!(ty, Type::B16 | Type::B32) || preds.is_empty() || !is_known {
+            return None;
+        }
+        let idx = self.position(block, param);
+        let mut range: Option<Span> = None;
+        let mut source = Source::None;
+        for &pred in preds {
+            for call in self.func.blocks[pred].term.targets() {
+                if call.block != block {
+                    continue;
+                }
+                let known = self.known[call.args[idx]];
+                if known.source == Source::None {
+                    return None;
+                }
+                if known.source == Source::Memory {
+                    source = Source::Memory;
+                }
+                let own = known.range?;
+                range = Some(range.map_or(own, |range| range.join(own)));
+            }
+        }
+        let range = range.filter(|_| source == Source::Memory)?;
+        let fits = |&bits: &u32| bits >= self.least && bits < ty.bits() && range.fits(bits);
+        Some((range, [8, 16].into_iter().find(fits)?))
+    }
+
+    fn position(&self, block: Block, param: Value) -> usize {
+        let params = &self.func.blocks[block].params;
+        let idx = params.iter().position(|&other| other == param);
+        idx.expect("it is a parameter of the block")
+    }
+
+    /// Passes the narrow forms of a parameter's arguments, and extends what arrives.
+    fn narrow_param(&mut self, block: Block, param: Value, range: Span, bits: u32) {
+        let (ty, idx) = (self.func.ty(param), self.position(block, param));
+        let is_signed = range.lo < 0;
+        let mut preds = self.preds[block].clone();
+        preds.sort_unstable();
+        preds.dedup();
+        for pred in preds {
+            self.made.clear();
+            let loc = self.func.blocks[pred].term_loc;
+            let insts = std::mem::take(&mut self.func.blocks[pred].insts);
+            let before = std::mem::replace(&mut self.out, insts);
+            let mut term = self.func.blocks[pred].term.clone();
+            for call in term.targets_mut() {
+                if call.block == block {
+                    let arg = call.args.remove(idx);
+                    call.args.push(self.at_width(arg, bits, loc));
+                }
+            }
+            self.func.blocks[pred].term = term;
+            self.func.blocks[pred].insts = std::mem::replace(&mut self.out, before);
+        }
+        self.func.remove_param(block, idx);
+        let short = self.func.add_param(block, ops::type_of(bits));
+        self.know(short, Some(range), Source::Memory);
+        let full = self.extend(short, is_signed, ty, self.func.blocks[block].term_loc);
+        self.know(full, Some(range), Source::Memory);
+        for value in [short, full] {
+            self.narrowed[value] = Some((short, is_signed));
+        }
+        self.aliases.set(param, full);
+        self.known[param] = self.known[full];
+        self.narrowed[param] = self.narrowed[full];
+        self.n_narrowed += 1;
     }
 
     /// A value that is narrow already has a range and costs nothing.

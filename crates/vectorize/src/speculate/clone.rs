@@ -127,8 +127,9 @@ impl Copies {
         }
     }
 
-    /// Repairs SSA form for values that are used elsewhere, which have two definitions now.
-    pub(crate) fn repair_uses(&self, func: &mut Function) {
+    /// Repairs SSA form for values that are used elsewhere, which have two definitions now. A third
+    /// way to their uses leads through `bypass`, where they may be anything.
+    pub(crate) fn repair_uses(&self, func: &mut Function, bypass: Option<Block>) {
         let copies: Vec<Block> = self.blocks.values().copied().collect();
         let outside: Vec<Block> = func
             .blocks
@@ -155,6 +156,9 @@ impl Copies {
                 let mut repair = Repair::new(&preds, func.ty(value));
                 repair.define(home, value);
                 repair.define(self.blocks[&home], self.values[&value]);
+                if let Some(bypass) = bypass {
+                    repair.define(bypass, any_value(func, bypass, func.ty(value)));
+                }
                 for block in used {
                     let now = repair.start(func, block);
                     let new = |arg: &mut Value| {
@@ -170,6 +174,17 @@ impl Copies {
             }
         }
     }
+}
+
+/// Some value of a type, as an instruction at the end of a block.
+pub(crate) fn any_value(func: &mut Function, block: Block, ty: Type) -> Value {
+    let inst = func.make_inst(
+        InstData::Const { ty, bits: 0 },
+        &[ty],
+        func.blocks[block].term_loc,
+    );
+    func.blocks[block].insts.push(inst);
+    func.insts[inst].results[0]
 }
 
 fn uses(func: &Function, block: Block, value: Value) -> bool {

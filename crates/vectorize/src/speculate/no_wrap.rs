@@ -535,5 +535,5 @@ fn copy(
         else_: BlockCall::new(rest),
     };
     func.blocks[start].term_loc = loc;
-    copies.repair_uses(func);
+    copies.repair_uses(func, None);
 }

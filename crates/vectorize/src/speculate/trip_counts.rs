@@ -5,7 +5,8 @@
 //! unrolled loop. It differs between lanes only in the gang that the bound cuts in two. The first
 //! and the last lane tell: an affine value between them has no other quotient. The code that
 //! depends on it is cloned for gangs in which the quotient is uniform, and so are the branches and
-//! loops that follow; all other gangs run the original, which is cold.
+//! loops that follow; all other gangs run the original, which is cold and gets a loop over groups of
+//! lanes ([`groups`]) if it can.
 //!
 //! ```text
 //! block1: v3 = ushr v2, 8; ...; brif v5, block2, block3
@@ -23,40 +24,86 @@ use ptxjit_ir::{
 };
 
 use crate::analysis::divergence::Divergence;
+use crate::analysis::progress;
 use crate::analysis::variability::Variability;
 use crate::cost;
+use crate::heuristics::Heuristic;
 use crate::speculate::clone::{self, Copies};
+use crate::speculate::groups;
 use crate::speculate::stable::Stable;
 use crate::{PlanFacts, order};
 use ptxjit_passes::analysis::{cfg, dominators, loops};
 
 /// A quotient of an affine value.
 #[derive(Copy, Clone)]
-struct Quotient {
-    inst: Inst,
-    op: IntBinaryOp,
-    ty: Type,
-    affine: Value,
+pub(crate) struct Quotient {
+    pub inst: Inst,
+    pub op: IntBinaryOp,
+    pub ty: Type,
+    pub affine: Value,
     /// The divisor, or the count of a shift.
-    divisor: Value,
+    pub divisor: Value,
     /// Whether the stride is positive.
     rises: bool,
 }
 
-/// Versions the code that depends on quotients; returns the cold blocks, which only gangs with
-/// different quotients run, and how many versions were made.
-pub(crate) fn run(
-    func: &mut Function,
-    entries: &[Block],
-    gang: u32,
-    facts: PlanFacts,
-) -> (SecondaryMap<Block, bool>, usize) {
-    let mut cold = SecondaryMap::new();
-    let mut n_copied = 0;
+impl Quotient {
+    /// The count, if the quotient is a shift by a constant.
+    pub(super) fn shift(&self, func: &Function) -> Option<u64> {
+        func.as_const(self.divisor)
+            .filter(|_| self.op != IntBinaryOp::Udiv)
+    }
+
+    /// In a block where the quotient is `known` to be uniform, `affine < 3 << 8` is `known < 3`.
+    pub(super) fn compare_in(&self, func: &mut Function, block: Block, known: Value) {
+        let count = self.shift(func).filter(|_| self.op == IntBinaryOp::Ushr);
+        let Some(count) = count else { return };
+        for idx in 0..func.blocks[block].insts.len() {
+            let inst = func.blocks[block].insts[idx];
+            let InstData::Compare {
+                op: op @ (CompareOp::Ult | CompareOp::Uge),
+                ty,
+                args: [affine, bound],
+            } = func.insts[inst].data
+            else {
+                continue;
+            };
+            let Some(bits) = func.as_const(bound).filter(|_| affine == self.affine) else {
+                continue;
+            };
+            if bits & ((1 << count) - 1) != 0 {
+                continue;
+            }
+            let bound = InstData::Const {
+                ty,
+                bits: bits >> count,
+            };
+            let bound = func.make_inst(bound, &[ty], func.insts[inst].loc);
+            func.blocks[block].insts.insert(idx, bound);
+            let args = [known, func.insts[bound].results[0]];
+            func.insts[inst].data = InstData::Compare { op, ty, args };
+        }
+    }
+}
+
+/// What was done to a function.
+#[derive(Default)]
+pub(crate) struct Versions {
+    /// The blocks that only gangs with different quotients run.
+    pub cold: SecondaryMap<Block, bool>,
+    pub n_versions: usize,
+    /// How many of the originals got a loop over groups of lanes.
+    pub n_grouped: usize,
+}
+
+/// Versions the code that depends on quotients.
+pub(crate) fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) -> Versions {
+    let mut versions = Versions::default();
     if gang == 1 || !entries.is_empty() {
-        return (cold, 0);
+        return versions;
     }
     let order = order::run(func, entries);
+    let spins = progress::run(func, &order);
     let mut divergence = Divergence::new(gang, facts);
     divergence.propagate(func, &order);
     let stable = Stable::new(func, order, false);
@@ -66,26 +113,29 @@ pub(crate) fn run(
         .filter_map(|block| Some((block, quotient(func, &divergence, &stable, block)?)))
         .take(cost::MOST_BRANCHES)
         .collect();
-    let mut copied: SecondaryMap<Block, bool> = SecondaryMap::new();
+    let is_on = facts.switches.is_on(Heuristic::LaneGroups);
     for (block, quotient) in found {
-        if copied[block] {
+        if versions.cold[block] {
             continue;
         }
         let insts = &func.blocks[block].insts;
         let at = insts.iter().position(|&inst| inst == quotient.inst);
         let at = at.expect("the quotient is there");
-        if let Some(region) = region(func, gang, block)
+        if let Some((region, end)) = region(func, gang, block)
             && clone::can_copy(func, block, at, &region)
         {
-            let old = copy(func, (block, at), &region, quotient);
-            n_copied += 1;
-            for block in old {
-                cold[block] = true;
-                copied[block] = true;
-            }
+            let shifts = quotient.op != IntBinaryOp::Udiv;
+            let has_bounds = !shifts || quotient.shift(func).is_some();
+            let waits = region.iter().any(|&block| spins[block].is_some());
+            let grouped = (is_on && has_bounds && !waits).then_some(end);
+            let old = copy(func, (block, at), &region, quotient, grouped);
+            versions.n_versions += 1;
+            versions.n_grouped += usize::from(grouped.is_some());
+            old.into_iter()
+                .for_each(|block| versions.cold[block] = true);
         }
     }
-    (cold, n_copied)
+    versions
 }
 
 /// The quotient that must be uniform for the block's branch to be.
@@ -155,8 +205,9 @@ fn quotient(
 }
 
 /// The blocks from a block up to a post-dominator, if there are loops among them and they can be
-/// cloned: behind the first such post-dominator others follow as long as each adds a loop.
-fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Block>> {
+/// cloned: behind the first such post-dominator others follow as long as each adds a loop. With
+/// them, the post-dominator.
+fn region(func: &Function, gang: u32, start: Block) -> Option<(Vec<Block>, Block)> {
     let graph = cfg::run(func);
     let (dom, post) = (dominators::run(&graph), dominators::run_post(func, &graph));
     let forest = loops::run(&graph);
@@ -196,15 +247,17 @@ fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Block>> {
         region.extend(more);
         from = end;
     }
-    (!region.is_empty()).then_some(region)
+    (!region.is_empty()).then_some((region, from))
 }
 
-/// Clones the rest of the block from the quotient on, and the region. Returns the original blocks.
+/// Clones the rest of the block from the quotient on, and the region. The original gets a loop over
+/// groups of lanes, if the block behind it is given. Returns the blocks of the original.
 fn copy(
     func: &mut Function,
     (start, at): (Block, usize),
     region: &[Block],
     quotient: Quotient,
+    end: Option<Block>,
 ) -> Vec<Block> {
     let loc = func.insts[quotient.inst].loc;
     let old_rest = clone::split(func, start, at);
@@ -213,16 +266,20 @@ fn copy(
     let known = (func.insts[quotient.inst].results[0], of_first);
     let copies = Copies::new(func, old.collect(), &[known]);
     for &block in &copies.old {
-        compare_quotients(func, copies.blocks[&block], quotient, of_first);
+        quotient.compare_in(func, copies.blocks[&block], of_first);
     }
+    let grouped = end.map(|end| groups::surround(func, &copies.old, end, quotient, loc));
+    let original = grouped.as_ref().map_or(old_rest, |grouped| grouped.head);
     func.blocks[start].term = Terminator::Brif {
         cond: same,
         then_: BlockCall::new(copies.blocks[&old_rest]),
-        else_: BlockCall::new(old_rest),
+        else_: BlockCall::new(original),
     };
     func.blocks[start].term_loc = loc;
-    copies.repair_uses(func);
-    copies.old
+    copies.repair_uses(func, grouped.as_ref().map(|grouped| grouped.head));
+    let mut old = copies.old;
+    old.extend(grouped.into_iter().flat_map(|it| [it.head, it.latch]));
+    old
 }
 
 /// Whether the first and the last lane have the same quotient, and that quotient.
@@ -276,43 +333,4 @@ fn test(func: &mut Function, block: Block, quotient: Quotient, loc: SrcLoc) -> (
         args: [same, in_order],
     };
     (put(both, Type::B1), of_first)
-}
-
-/// `affine < 3 << 8` is `quotient < 3`.
-fn compare_quotients(func: &mut Function, block: Block, quotient: Quotient, of_first: Value) {
-    if quotient.op != IntBinaryOp::Ushr {
-        return;
-    }
-    let Some(count) = func.as_const(quotient.divisor) else {
-        return;
-    };
-    for idx in 0..func.blocks[block].insts.len() {
-        let inst = func.blocks[block].insts[idx];
-        let InstData::Compare {
-            op: op @ (CompareOp::Ult | CompareOp::Uge),
-            ty,
-            args: [affine, bound],
-        } = func.insts[inst].data
-        else {
-            continue;
-        };
-        let Some(bits) = func.as_const(bound).filter(|_| affine == quotient.affine) else {
-            continue;
-        };
-        if bits & ((1 << count) - 1) != 0 {
-            continue;
-        }
-        let bound = InstData::Const {
-            ty,
-            bits: bits >> count,
-        };
-        let bound = func.make_inst(bound, &[ty], func.insts[inst].loc);
-        func.blocks[block].insts.insert(idx, bound);
-        let bound = func.insts[bound].results[0];
-        func.insts[inst].data = InstData::Compare {
-            op,
-            ty,
-            args: [of_first, bound],
-        };
-    }
 }
