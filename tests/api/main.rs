@@ -5,6 +5,8 @@ mod buffers;
 mod complexity;
 mod failures;
 mod host_memory;
+
+mod late;
 mod launches;
 mod linking;
 mod modules;

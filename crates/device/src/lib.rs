@@ -8,7 +8,9 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod asynchronous;
 mod builtin;
+mod mbarrier;
 pub mod printf;
 #[cfg(test)]
 mod printf_tests;
@@ -20,8 +22,9 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use ptxjit_ir::{CTA_SHIFT, DeviceOp, SrcLoc};
+use ptxjit_ir::{AsyncOp, CTA_SHIFT, DeviceOp, SrcLoc};
 
+use asynchronous::{Issuer, Queue};
 use tcgen05::TensorMemory;
 
 /// What an operation sees of the thread that executes it.
@@ -120,6 +123,18 @@ pub trait Thread {
     /// the CTA with rank r begins at `r << CTA_SHIFT`.
     fn shared_window(&self) -> u64;
 
+    /// What the threads of the cluster have begun and not completed.
+    fn queue(&mut self) -> &mut Queue;
+
+    /// Does something in the name of the thread that has begun an operation.
+    fn act_as(&mut self, issuer: &Issuer, act: &mut Act<'_>) -> Result<(), Fault>;
+
+    /// An operation has been begun. For engines that watch accesses: the copy's are ordered by what
+    /// the thread has done before now.
+    fn begun(&mut self, _issuer: &Issuer, _op: &AsyncOp, _args: &[u64]) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// Text that the kernel prints.
     fn print(&mut self, text: &[u8]);
 
@@ -129,6 +144,20 @@ pub trait Thread {
     /// Gives memory of the device heap back; the error says what is wrong with the pointer, which
     /// is never null.
     fn free(&mut self, addr: u64) -> Result<(), String>;
+}
+
+/// Something that a thread does.
+pub type Act<'a> = dyn FnMut(&mut dyn Thread) -> Result<(), Fault> + 'a;
+
+/// Who executed an instruction, for reports.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Site {
+    /// `%ctaid`.
+    pub ctaid: [u32; 3],
+    /// `%tid`.
+    pub tid: [u32; 3],
+    /// The instruction.
+    pub loc: SrcLoc,
 }
 
 impl dyn Thread + '_ {
@@ -248,12 +277,30 @@ pub enum Fault {
         /// What is wrong with which operand.
         why: String,
     },
+    /// An operation that another instruction has begun failed when it was completed.
+    Late {
+        /// That instruction, and who executed it.
+        site: Site,
+        /// How it failed.
+        fault: Box<Fault>,
+    },
 }
 
 impl Fault {
     /// Operands that make no sense.
     pub fn refused(why: impl Into<String>) -> Fault {
         Fault::Refused { why: why.into() }
+    }
+
+    /// The fault of an operation that was begun at a place.
+    fn of(self, site: Site) -> Fault {
+        match self {
+            Fault::Late { .. } => self,
+            other => Fault::Late {
+                site,
+                fault: Box::new(other),
+            },
+        }
     }
 
     /// A thread asks for its CTA's peer, and there is none.
@@ -277,6 +324,7 @@ impl fmt::Display for Fault {
                 write!(f, "address {addr:#x} is not a multiple of {size}")
             }
             Fault::Assert { message: text } | Fault::Refused { why: text } => f.write_str(text),
+            Fault::Late { fault, .. } => fault.fmt(f),
         }
     }
 }
@@ -294,10 +342,8 @@ pub fn execute(
         DeviceOp::Tensor(op) => tensor::execute(*op, thread, args),
         DeviceOp::Exchange128 { compares } => exchange(*compares, thread, args, results),
         DeviceOp::Clear => clear(thread, args[0], args[1]),
-        DeviceOp::BadBarrier => Err(Fault::refused(format!(
-            "the `mbarrier` at {:#x} was never initialized",
-            args[0]
-        ))),
+        DeviceOp::Async(op) => asynchronous::execute(op, thread, args),
+        DeviceOp::BadBarrier => Err(mbarrier::uninitialized(args[0])),
         DeviceOp::Texture(op) => texture::execute(*op, thread, args, results),
         // Results are zero already.
         DeviceOp::Mark(_) | DeviceOp::AlignedRow | DeviceOp::Trace(_) => Ok(()),

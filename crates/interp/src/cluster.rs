@@ -1,5 +1,6 @@
 //! A cluster: its CTAs take turns, and wait for each other at its barrier.
 
+use ptxjit_device::asynchronous::Queue;
 use ptxjit_device::tcgen05::TensorMemory;
 use ptxjit_ir::Function;
 
@@ -18,6 +19,8 @@ pub(crate) struct Cluster<'p> {
     tensor: Vec<Option<Box<TensorMemory>>>,
     /// Numbers of the CTAs in the grid, by rank.
     members: Vec<u32>,
+    /// What its threads have begun and not completed; likewise.
+    queue: Queue,
 }
 
 impl<'p> Cluster<'p> {
@@ -40,11 +43,13 @@ impl<'p> Cluster<'p> {
             Cta::new(machine, kernel, (number, at), rank)
         };
         let ctas: Vec<Cta<'p>> = (0..n).map(&mut cta).collect::<Result<_, _>>()?;
+        let first_number = ctas[0].env.cta;
         Ok(Cluster {
             members: ctas.iter().map(|cta| cta.env.cta).collect(),
             ctas,
             shared: vec![Some(vec![0; bytes]); n as usize],
             tensor: (0..n).map(|_| None).collect(),
+            queue: Queue::new(launch.schedule.seed() ^ u64::from(first_number)),
         })
     }
 
@@ -97,6 +102,15 @@ impl<'p> Cluster<'p> {
         std::mem::swap(&mut self.shared, &mut machine.shared);
         std::mem::swap(&mut self.tensor, &mut machine.tensor);
         std::mem::swap(&mut self.members, &mut machine.members);
+        std::mem::swap(&mut self.queue, &mut machine.queue);
+    }
+
+    /// Its threads only turn in loops: completes an operation that they have begun, if there is one.
+    pub(crate) fn complete_any(&mut self, machine: &mut Machine<'p, '_>) -> Result<bool, Fault> {
+        self.swap_memory(machine);
+        let done = machine.complete_any(&self.ctas[0].env);
+        self.swap_memory(machine);
+        done.map_err(|kind| self.ctas[0].fault_outside(kind))
     }
 
     /// Whether any thread can run.
@@ -114,6 +128,8 @@ impl<'p> Cluster<'p> {
         let cta = &mut self.ctas[rank];
         let can_run = cta.turn(machine)?;
         if cta.is_done() {
+            let finished = machine.finish(&cta.env);
+            finished.map_err(|kind| cta.fault_outside(kind))?;
             cta.check_end(machine.tensor[rank].as_deref())?;
             if self.ctas.len() > 1 {
                 machine.shared[rank] = None;

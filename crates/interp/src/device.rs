@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use ptxjit_device::asynchronous::{self, Issuer, Queue};
 use ptxjit_device::tcgen05::TensorMemory;
 use ptxjit_device::texture::Object;
-use ptxjit_device::{Fault, Member};
-use ptxjit_ir::{Builtin, DeviceOp, Space, SrcLoc};
+use ptxjit_device::{Act, Fault, Member};
+use ptxjit_ir::{AsyncOp, Builtin, DeviceOp, Space, SrcLoc};
 use smallvec::{SmallVec, smallvec};
 
 use crate::fault::FaultKind;
@@ -13,6 +14,7 @@ use crate::launch::Machine;
 use crate::memory::MemFault;
 use crate::schedule::Env;
 use crate::thread::Thread;
+use crate::watch::Late;
 use crate::watch::finding::AccessOp;
 
 impl<'p> Machine<'p, '_> {
@@ -33,7 +35,10 @@ impl<'p> Machine<'p, '_> {
             machine: self,
             env,
             thread,
-            map: is_tensor.then(|| args[0]),
+            accesses: match is_tensor {
+                true => Accesses::Copy { map: args[0] },
+                false => Accesses::Plain,
+            },
             prints: matches!(op, DeviceOp::Builtin(Builtin::Vprintf)),
         };
         let is_free = matches!(op, DeviceOp::Builtin(Builtin::Free));
@@ -48,22 +53,108 @@ impl<'p> Machine<'p, '_> {
     }
 }
 
+impl<'p> Machine<'p, '_> {
+    /// A CTA of the cluster whose turn it is has ended: completes what its threads have begun.
+    pub(crate) fn finish(&mut self, env: &Env) -> Result<(), FaultKind> {
+        self.outside_of_threads(env, &mut |thread| asynchronous::finish(thread))
+    }
+
+    /// The threads of the cluster whose turn it is only turn in loops: completes an operation, if
+    /// there is one.
+    pub(crate) fn complete_any(&mut self, env: &Env) -> Result<bool, FaultKind> {
+        let mut is_one = false;
+        self.outside_of_threads(env, &mut |thread| {
+            is_one = asynchronous::complete_any(thread)?;
+            Ok(())
+        })?;
+        Ok(is_one)
+    }
+
+    fn outside_of_threads(&mut self, env: &Env, act: &mut Act<'_>) -> Result<(), FaultKind> {
+        if self.queue.is_empty() {
+            return Ok(());
+        }
+        let mut thread = Thread::new(env.cta, [0; 3], 0);
+        let mut view = View {
+            machine: self,
+            env: &mut Env { ..*env },
+            thread: &mut thread,
+            accesses: Accesses::Plain,
+            prints: false,
+        };
+        act(&mut view).map_err(fault_kind)
+    }
+}
+
 struct View<'a, 'p, 'm> {
     machine: &'a mut Machine<'p, 'm>,
     env: &'a mut Env,
     thread: &'a mut Thread<'p>,
-    /// Of an operation on a tensor: the address of its map.
-    map: Option<u64>,
+    accesses: Accesses,
     prints: bool,
 }
 
+/// What is done about the accesses of an operation.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Accesses {
+    /// They are made.
+    Plain,
+    /// They are made, and watched but for those of a tensor's map, which lies here.
+    Copy { map: u64 },
+    /// They are watched, and made later: nothing changes. The `mbarrier` is left alone.
+    Foreseen {
+        map: Option<u64>,
+        barrier: Option<u64>,
+    },
+    /// They have been watched, and are made now.
+    Late { op: Late, barrier: Option<u64> },
+}
+
 impl View<'_, '_, '_> {
-    /// Of tensor copies, accesses are watched.
     fn watched(&mut self, addr: u64, len: usize, op: (AccessOp, bool)) {
-        if self.map.is_some_and(|map| map != addr) {
+        let is_watched = match self.accesses {
+            Accesses::Plain | Accesses::Late { .. } => false,
+            Accesses::Copy { map } => map != addr,
+            Accesses::Foreseen { map, .. } => map != Some(addr),
+        };
+        if is_watched {
             self.machine
                 .device_access((self.env, self.thread), (addr, len), op);
         }
+    }
+
+    /// What is to be written somewhere: that, or what is there already.
+    fn to_write(&mut self, addr: u64, bytes: &[u8]) -> Result<SmallVec<[u8; 16]>, Fault> {
+        let mut bytes = SmallVec::from_slice(bytes);
+        if let Accesses::Foreseen { .. } = self.accesses {
+            let read = self.machine.read_at(self.thread, addr, &mut bytes);
+            read.map_err(|why| bad_address(addr, bytes.len(), &why))?;
+        }
+        Ok(bytes)
+    }
+
+    /// Notes the accesses of an operation that is going to be completed later.
+    fn foresee(&mut self, issuer: &Issuer, op: &AsyncOp, args: &[u64]) -> Result<(), Fault> {
+        let map = matches!(op, AsyncOp::Tensor(_)).then(|| args[0]);
+        let mut view = View {
+            machine: self.machine,
+            env: self.env,
+            thread: self.thread,
+            accesses: Accesses::Foreseen {
+                map,
+                barrier: issuer.barrier,
+            },
+            prints: false,
+        };
+        asynchronous::rehearse(issuer, op, &mut view, args)?;
+        if let (AsyncOp::Copy(_), &[to, from, bytes, read, mask, ..]) = (op, args)
+            && mask & 0xffff == 0xffff
+        {
+            let len = bytes.min(read) as usize;
+            let who = (&*self.env, &*self.thread);
+            self.machine.copy_states(who, (to, from), len);
+        }
+        Ok(())
     }
 }
 
@@ -81,13 +172,16 @@ impl ptxjit_device::Thread for View<'_, '_, '_> {
     }
 
     fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), Fault> {
-        let keeps =
-            self.map.is_some() && self.machine.is_there(self.env, self.thread, (addr, bytes));
+        let keeps = self.accesses != Accesses::Plain
+            && self.machine.is_there(self.env, self.thread, (addr, bytes));
+        let bytes = &self.to_write(addr, bytes)?[..];
         let written = self.machine.write_at(self.thread, addr, bytes);
         written.map_err(|why| bad_address(addr, bytes.len(), &why))?;
         self.watched(addr, bytes.len(), (AccessOp::Store, keeps));
-        self.machine
-            .written(self.env, self.thread, addr, bytes.len());
+        if !matches!(self.accesses, Accesses::Late { .. }) {
+            self.machine
+                .written(self.env, self.thread, addr, bytes.len());
+        }
         Ok(())
     }
 
@@ -100,9 +194,21 @@ impl ptxjit_device::Thread for View<'_, '_, '_> {
         if !addr.is_multiple_of(u64::from(size)) {
             return Err(Fault::Misaligned { addr, size });
         }
+        let mut same = |old| old;
+        let update = match self.accesses {
+            Accesses::Foreseen { barrier, .. } if barrier == Some(addr) => return Ok(0),
+            Accesses::Foreseen { .. } => &mut same,
+            Accesses::Plain | Accesses::Copy { .. } | Accesses::Late { .. } => update,
+        };
         let old = (self.machine).update_at(self.thread, addr, size, update);
         let old = old.map_err(|why| bad_address(addr, size as usize, &why))?;
         self.watched(addr, size as usize, (AccessOp::Atomic, false));
+        if let Accesses::Late { op, barrier } = self.accesses
+            && barrier == Some(addr)
+        {
+            let who = (&*self.env, &*self.thread);
+            self.machine.arrived_late(who, op, addr);
+        }
         Ok(old)
     }
 
@@ -153,6 +259,58 @@ impl ptxjit_device::Thread for View<'_, '_, '_> {
 
     fn shared_window(&self) -> u64 {
         self.machine.window_base(Space::SharedCluster)
+    }
+
+    fn queue(&mut self) -> &mut Queue {
+        &mut self.machine.queue
+    }
+
+    fn act_as(&mut self, issuer: &Issuer, act: &mut Act<'_>) -> Result<(), Fault> {
+        let rank = issuer.rank;
+        let cta = self.machine.members[rank as usize];
+        let mut env = Env {
+            cta,
+            ctaid: issuer.site.ctaid,
+            n_threads: self.env.n_threads,
+            rank,
+        };
+        let mut thread = Thread::new(cta, issuer.site.tid, issuer.thread);
+        thread.loc = issuer.site.loc;
+        self.machine.progress += 1;
+        act(&mut View {
+            accesses: Accesses::Late {
+                op: (self.machine.members[0], issuer.op),
+                barrier: issuer.barrier,
+            },
+            machine: self.machine,
+            env: &mut env,
+            thread: &mut thread,
+            prints: false,
+        })
+    }
+
+    fn begun(&mut self, issuer: &Issuer, op: &AsyncOp, args: &[u64]) -> Result<(), Fault> {
+        let is_plain = matches!(op, AsyncOp::TensorMemory(_));
+        if self.machine.watch.is_none() || is_plain {
+            return Ok(());
+        }
+        let late = (self.machine.members[0], issuer.op);
+        let who = (&*self.env, &*self.thread);
+        let is_copy = (self.machine).begin_late_copy(who, op, issuer.barrier);
+        let with_copies = matches!(op, AsyncOp::ArriveAfterCopies { .. });
+        if !with_copies && *op != AsyncOp::ArriveAfterProducts {
+            self.foresee(issuer, op, args)?;
+        }
+        let who = self.machine.who(self.env, self.thread);
+        let watch = self.machine.watch.as_mut();
+        match watch {
+            Some(watch) if is_copy => watch.set_aside(&who, late),
+            Some(watch) if issuer.barrier.is_some() => {
+                watch.arrives_later(&who, late, with_copies);
+            }
+            Some(_) | None => {}
+        }
+        Ok(())
     }
 
     fn print(&mut self, text: &[u8]) {
@@ -207,6 +365,10 @@ fn fault_kind(fault: Fault) -> FaultKind {
         },
         Fault::Misaligned { addr, size } => FaultKind::Misaligned { addr, size },
         Fault::Assert { message } => FaultKind::Assert(message),
+        Fault::Late { site, fault } => FaultKind::Late {
+            site,
+            kind: Box::new(fault_kind(*fault)),
+        },
         other => FaultKind::Host(other.to_string()),
     }
 }

@@ -1,7 +1,8 @@
 //! One step of one thread.
 
 use ptxjit_ir::{
-    CTA_SHIFT, DeviceOp, InstData, InstNode, RelocTarget, Terminator, TrapKind, Value, VarId, eval,
+    AsyncOp, CTA_SHIFT, DeviceOp, InstData, InstNode, RelocTarget, Terminator, TrapKind, Value,
+    VarId, eval,
 };
 use smallvec::SmallVec;
 
@@ -124,7 +125,10 @@ impl<'p> Machine<'p, '_> {
                     self.check_row(args[0])?;
                     return Ok(Step::Next);
                 }
-                self.progress += 1;
+                // A look in vain is no progress.
+                if *op != DeviceOp::Async(AsyncOp::Poll) {
+                    self.progress += 1;
+                }
                 let bits = self.device(env, thread, op, &args)?;
                 thread.frame().set_all(results, &bits);
                 return Ok(Step::Next);

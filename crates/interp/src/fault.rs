@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use ptxjit_device::Site;
 use ptxjit_ir::SrcLoc;
 
 use crate::memory::MemFault;
@@ -70,6 +71,14 @@ pub enum FaultKind {
     },
     /// No thread of the CTA can go on.
     Deadlock(Vec<WaitGroup>),
+    /// An operation that another instruction has begun failed when it was completed. Faults of a
+    /// launch name that instruction instead.
+    Late {
+        /// That instruction, and who executed it.
+        site: Site,
+        /// What happened.
+        kind: Box<FaultKind>,
+    },
     /// A recorded schedule chooses what is not there.
     Departed,
     /// The host asked to stop.
@@ -118,6 +127,7 @@ impl fmt::Display for FaultKind {
                     write!(f, "; {} threads at {}", group.threads.len(), group.what)
                 })
             }
+            FaultKind::Late { kind, .. } => kind.fmt(f),
             FaultKind::Departed => f.write_str(
                 "the launch departs from the recorded schedule: it does not do the same every time, \
                  or the file is not as it was written",

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use ptxjit_device::asynchronous::Queue;
 use ptxjit_device::tcgen05::TensorMemory;
 use ptxjit_ir::{
     FuncId, Function, MAX_CLUSTER, MAX_SHARED_BYTES, Program, RelocTarget, SharedLayout, Space,
@@ -220,6 +221,7 @@ pub fn watched(launch: &Launch<'_>, memory: &mut dyn Memory, host: &mut dyn Host
         shared: Vec::new(),
         tensor: Vec::new(),
         members: Vec::new(),
+        queue: Queue::default(),
         shared_objects,
         local_base: LOCAL_BASE,
         waiting: 0..0,
@@ -283,6 +285,9 @@ fn run<'p>(machine: &mut Machine<'p, '_>, kernel: &'p Function) -> Result<(), Fa
         let has_room = live.len() < launch.schedule.live_ctas();
         let may_start = !machine.waiting.is_empty() && (has_room || impatient);
         if is_stuck && !may_start {
+            if complete_any(machine, &mut live)? {
+                continue;
+            }
             return Err(live[0].ctas[0].no_progress());
         }
         let progress = machine.progress;
@@ -308,6 +313,19 @@ fn run<'p>(machine: &mut Machine<'p, '_>, kernel: &'p Function) -> Result<(), Fa
         retire(machine, &mut live);
     }
     Ok(())
+}
+
+/// No thread gets further: completes an operation that one of them has begun, if there is one.
+fn complete_any<'p>(
+    machine: &mut Machine<'p, '_>,
+    live: &mut [Cluster<'p>],
+) -> Result<bool, Fault> {
+    for cluster in live {
+        if cluster.complete_any(machine)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Starts a cluster, if there is one left.
@@ -398,6 +416,8 @@ pub(crate) struct Machine<'p, 'm> {
     pub(crate) tensor: Vec<Option<Box<TensorMemory>>>,
     /// The numbers of these CTAs in the grid, by rank.
     pub(crate) members: Vec<u32>,
+    /// What threads of this cluster have begun and not completed.
+    pub(crate) queue: Queue,
     /// Start and end of the variables in it, if bounds are exact.
     pub(crate) shared_objects: Vec<(u64, u64)>,
     /// Generic address of the local memory of the thread that runs.

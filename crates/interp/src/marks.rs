@@ -1,6 +1,8 @@
 //! What marks of the frontend tell those who watch ([`MarkOp`]).
 
-use ptxjit_ir::{DeviceOp, InstNode, MarkOp, MemSem, Scope, Space, TensorOp};
+use ptxjit_ir::{
+    AsyncGroup, AsyncOp, Completion, DeviceOp, InstNode, MarkOp, MemSem, Scope, Space, TensorOp,
+};
 
 use crate::access::Address;
 use crate::fault::FaultKind;
@@ -11,7 +13,7 @@ use crate::schedule::Env;
 use crate::thread::Thread;
 use crate::watch::finding::{AccessOp, FindingKind};
 use crate::watch::shadow::Shadow;
-use crate::watch::{Accessed, Watch, Who};
+use crate::watch::{Accessed, Late, Who};
 
 /// An mbarrier: the CTA that has it, and its offset in shared memory.
 type Mbarrier = (u32, u64);
@@ -144,28 +146,78 @@ impl<'p> Machine<'p, '_> {
             TensorOp::Store { .. } => None,
             TensorOp::Replace(_) => return,
         };
+        self.begin_bulk(&who, barrier);
+    }
+
+    fn begin_bulk(&mut self, who: &Who, barrier: Option<Region>) {
         let Some(watch) = self.watch.as_mut() else {
             return;
         };
         match barrier {
-            None => watch.begin_bulk(&who),
-            Some(Region::Shared(cta, at)) => watch.begin_bulk_on(&who, (cta, at)),
+            None => watch.begin_bulk(who),
+            Some(Region::Shared(cta, at)) => watch.begin_bulk_on(who, (cta, at)),
             // It will fail.
             Some(_) => {}
         }
     }
 
-    /// An access that the copy in progress makes, if there is one.
+    /// A copy that completes late begins: what it accesses is the copy's. False if the thread itself
+    /// accesses, or nothing does that is watched.
+    pub(crate) fn begin_late_copy(
+        &mut self,
+        (env, thread): (&Env, &Thread<'p>),
+        op: &AsyncOp,
+        barrier: Option<u64>,
+    ) -> bool {
+        let who = self.who(env, thread);
+        match op {
+            AsyncOp::Copy(Completion::Group(AsyncGroup::Copies)) => {
+                if let Some(watch) = self.watch.as_mut() {
+                    watch.begin_copy(&who);
+                }
+                true
+            }
+            AsyncOp::Copy(_) | AsyncOp::Reduce { .. } | AsyncOp::Tensor(_) => {
+                let barrier = barrier.map(|barrier| self.region(barrier));
+                self.begin_bulk(&who, barrier);
+                true
+            }
+            AsyncOp::Store { .. }
+            | AsyncOp::Update { .. }
+            | AsyncOp::TensorMemory(_)
+            | AsyncOp::ArriveAfterCopies { .. }
+            | AsyncOp::ArriveAfterProducts
+            | AsyncOp::Commit(_)
+            | AsyncOp::Wait { .. }
+            | AsyncOp::WaitStores
+            | AsyncOp::Poll => false,
+        }
+    }
+
+    /// An operation that completed late has arrived at its mbarrier.
+    pub(crate) fn arrived_late(
+        &mut self,
+        (env, thread): (&Env, &Thread<'p>),
+        late: Late,
+        barrier: u64,
+    ) {
+        let Region::Shared(cta, at) = self.region(barrier) else {
+            return;
+        };
+        let who = self.who(env, thread);
+        let word = self.mbarrier_word(thread, barrier);
+        if let Some(watch) = self.watch.as_mut() {
+            watch.arrived_late(&who, late, (cta, at), word >> 63 != 0);
+        }
+    }
+
+    /// An access that an operation of the device makes for the thread or its copy.
     pub(crate) fn device_access(
         &mut self,
         (env, thread): (&Env, &Thread<'p>),
         (addr, len): (u64, usize),
         (op, keeps): (AccessOp, bool),
     ) {
-        let is_copying = |watch: &Watch| watch.is_copying(env.cta, thread.linear);
-        if !self.watch.as_deref().is_some_and(is_copying) {
-            return;
-        }
         let who = self.who(env, thread);
         let (shared_of, at) = match self.region(addr) {
             Region::Shared(cta, at) => (Some(cta), at),
@@ -177,8 +229,10 @@ impl<'p> Machine<'p, '_> {
             return;
         };
         match (op, shared_of) {
-            // The only word of shared memory that is updated is that of the mbarrier.
-            (AccessOp::Atomic, Some(cta)) => watch.bulk_bytes(&who, (cta, at), word >> 63 != 0),
+            // The only word of shared memory that copies update is that of the mbarrier.
+            (AccessOp::Atomic, Some(cta)) if watch.is_copying(env.cta, thread.linear) => {
+                watch.bulk_bytes(&who, (cta, at), word >> 63 != 0);
+            }
             _ => watch.access(
                 who,
                 Accessed {

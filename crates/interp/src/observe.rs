@@ -164,6 +164,20 @@ impl<'p> Machine<'p, '_> {
         }
     }
 
+    /// Bytes are going to be copied: what is known of them goes with them.
+    pub(crate) fn copy_states(
+        &mut self,
+        (env, thread): (&Env, &Thread<'p>),
+        (to, from): (u64, u64),
+        len: usize,
+    ) {
+        if self.watches_values() {
+            let mut states = vec![byte::WRITTEN; len];
+            self.states(env, thread, from, &mut states);
+            self.set_states(env, thread, to, &states);
+        }
+    }
+
     /// Whether memory holds these bytes already, as something that was written.
     pub(crate) fn is_there(
         &mut self,

@@ -1,5 +1,6 @@
 //! A CTA: its threads take turns, then what they wait for is resolved.
 
+use ptxjit_device::Site;
 use ptxjit_device::tcgen05::TensorMemory;
 use ptxjit_ir::{Function, SrcLoc};
 
@@ -114,16 +115,28 @@ impl<'p> Cta<'p> {
 
     /// The CTA has ended: its tensor memory must have been given back.
     pub(crate) fn check_end(&self, memory: Option<&TensorMemory>) -> Result<(), Fault> {
-        let Some(leak) = memory.and_then(TensorMemory::leak) else {
-            return Ok(());
-        };
-        let site = leak.site();
-        Err(Fault {
+        match memory.and_then(TensorMemory::leak) {
+            None => Ok(()),
+            Some(leak) => Err(self.late_fault(leak.site(), FaultKind::Host(leak.to_string()))),
+        }
+    }
+
+    /// A fault of something that has ended, or has begun, earlier.
+    fn late_fault(&self, site: Site, kind: FaultKind) -> Fault {
+        Fault {
             ctaid: site.ctaid,
             tid: Some(site.tid),
             loc: site.loc,
-            ..self.cta_fault(FaultKind::Host(leak.to_string()))
-        })
+            ..self.cta_fault(kind)
+        }
+    }
+
+    /// A fault while no thread runs.
+    pub(crate) fn fault_outside(&self, kind: FaultKind) -> Fault {
+        match kind {
+            FaultKind::Late { site, kind } => self.late_fault(site, *kind),
+            other => self.cta_fault(other),
+        }
     }
 
     /// Threads run for a while, as the schedule has it; then waits that have been met end.
@@ -202,6 +215,9 @@ impl<'p> Cta<'p> {
 
     /// A fault of one thread.
     pub(crate) fn fault(&self, idx: usize, kind: FaultKind) -> Fault {
+        if let FaultKind::Late { site, kind } = kind {
+            return self.late_fault(site, *kind);
+        }
         let thread = &self.threads[idx];
         let function = thread
             .frames

@@ -6,6 +6,7 @@
 //! alike. What an operation does is written once, in the crate `ptxjit-device`, and called by the
 //! interpreter and by compiled code.
 
+mod asynchronous;
 mod mark;
 mod tcgen05;
 mod tensor;
@@ -20,6 +21,7 @@ use smallvec::SmallVec;
 use crate::ops::{Builtin, Effect};
 use crate::types::Type;
 
+pub use asynchronous::{AsyncGroup, AsyncOp, Completion};
 pub use mark::MarkOp;
 pub use tcgen05::{
     BlockScale, CopyShape, MmaKind, RegisterAccess, RegisterShape, TensorMemoryOp, TensorMma,
@@ -63,6 +65,8 @@ pub enum DeviceOp {
     },
     /// Zeros in shared memory. Generic address, number of bytes.
     Clear,
+    /// Asynchronous, and complete late; or a wait for such.
+    Async(AsyncOp),
     /// Stops the grid: an `mbarrier`, whose generic address is the operand, was never initialized.
     BadBarrier,
 }
@@ -81,6 +85,7 @@ impl DeviceOp {
             DeviceOp::Exchange128 { compares: false } => SmallVec::from_slice(&[Type::B64; 3]),
             DeviceOp::Exchange128 { compares: true } => SmallVec::from_slice(&[Type::B64; 5]),
             DeviceOp::Clear => SmallVec::from_slice(&[Type::B64; 2]),
+            DeviceOp::Async(op) => op.args(),
             DeviceOp::BadBarrier => SmallVec::from_slice(&[Type::B64]),
         }
     }
@@ -92,6 +97,7 @@ impl DeviceOp {
             DeviceOp::Tensor(_)
             | DeviceOp::AlignedRow
             | DeviceOp::Clear
+            | DeviceOp::Async(_)
             | DeviceOp::BadBarrier
             | DeviceOp::Trace(_) => SmallVec::new(),
             DeviceOp::Exchange128 { .. } => SmallVec::from_slice(&[Type::B64; 2]),
@@ -112,6 +118,7 @@ impl DeviceOp {
             | DeviceOp::Trace(_)
             | DeviceOp::Exchange128 { .. }
             | DeviceOp::Clear
+            | DeviceOp::Async(_)
             | DeviceOp::BadBarrier => Effect::Write,
             DeviceOp::Texture(op) => op.effect(),
         }
@@ -127,6 +134,7 @@ impl DeviceOp {
             | DeviceOp::Texture(_)
             | DeviceOp::Exchange128 { .. }
             | DeviceOp::Clear
+            | DeviceOp::Async(_)
             | DeviceOp::AlignedRow
             | DeviceOp::Trace(_)
             | DeviceOp::Mark(_) => true,
@@ -147,6 +155,7 @@ impl fmt::Display for DeviceOp {
             DeviceOp::Exchange128 { compares: false } => f.write_str("exch.128"),
             DeviceOp::Exchange128 { compares: true } => f.write_str("cas.128"),
             DeviceOp::Clear => f.write_str("clear"),
+            DeviceOp::Async(op) => write!(f, "async.{op}"),
             DeviceOp::BadBarrier => f.write_str("bad_barrier"),
         }
     }

@@ -45,9 +45,10 @@ pub mod verify;
 
 pub use builder::{FunctionBuilder, Variable};
 pub use device::{
-    BlockScale, Color, CopyShape, DeviceOp, Fetch, Geometry, ImageQuery, Lod, MapField, MarkOp,
-    MmaKind, OpaqueKind, Outside, ROW_BYTES, RegisterAccess, RegisterShape, SurfaceAccess,
-    TensorMemoryOp, TensorMma, TensorMode, TensorOp, TextureOp, TraceOp, TypeList, Unbound, Unpack,
+    AsyncGroup, AsyncOp, BlockScale, Color, Completion, CopyShape, DeviceOp, Fetch, Geometry,
+    ImageQuery, Lod, MapField, MarkOp, MmaKind, OpaqueKind, Outside, ROW_BYTES, RegisterAccess,
+    RegisterShape, SurfaceAccess, TensorMemoryOp, TensorMma, TensorMode, TensorOp, TextureOp,
+    TraceOp, TypeList, Unbound, Unpack,
 };
 pub use entities::{Block, FuncId, Inst, SigId, StackSlot, Value, VarId};
 pub use function::{

@@ -225,6 +225,9 @@ impl Launch {
             coverage.register(&self.kernel.module);
             self.kernel.inner = self.kernel.inner.telling(coverage.tells());
         }
+        if self.options.schedule.completes_late() {
+            self.kernel.inner = self.kernel.inner.completing_late();
+        }
         if let Some(gang) = self
             .options
             .gang
@@ -605,6 +608,11 @@ impl Prepared {
                 }
                 let (schedule, turns) = self.choices()?;
                 let request = self.request(schedule, turns.as_ref());
+                let program = match schedule.completes_late() {
+                    // A recorded schedule need not be that of the launch.
+                    true => &kernel.completing_late().marked_program()?,
+                    false => program,
+                };
                 let (result, watched) = interp::run(&self.launch.kernel, program, &request);
                 let Watched {
                     findings,

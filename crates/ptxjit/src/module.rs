@@ -109,6 +109,9 @@ pub(crate) struct KernelInner {
     /// The kernel with counters, and with traces as well.
     counted: OnceLock<Arc<KernelInner>>,
     traced: OnceLock<Arc<KernelInner>>,
+    /// Whether asynchronous operations complete late, and the kernel of which they do.
+    is_late: bool,
+    late: OnceLock<Arc<KernelInner>>,
 }
 
 /// What code tells of how it is run.
@@ -149,7 +152,11 @@ impl KernelInner {
 
     fn translate(&self, marks: bool) -> Result<Program, Error> {
         let counters = self.tells != Tells::Nothing;
-        let extras = translate::Extras { marks, counters };
+        let extras = translate::Extras {
+            marks,
+            late: self.is_late,
+            counters,
+        };
         let translated = self.front.program_with(&self.name, extras);
         let mut program = translated.map_err(|list| {
             let text = Text::Module(self.front.clone());
@@ -169,21 +176,45 @@ impl KernelInner {
             Tells::Counts => &self.counted,
             Tells::Traces => &self.traced,
         };
+        let stored = || self.stored.as_ref().map(|stored| stored.telling(tells));
         let telling = || KernelInner {
+            tells,
+            ..self.apart(stored())
+        };
+        kept.get_or_init(|| Arc::new(telling())).clone()
+    }
+
+    /// The same kernel, whose asynchronous operations complete late, and whose code is kept apart.
+    pub(crate) fn completing_late(self: &Arc<KernelInner>) -> Arc<KernelInner> {
+        if self.is_late {
+            return self.clone();
+        }
+        // Its code is seldom wanted again, and soon compiled.
+        let late = || KernelInner {
+            is_late: true,
+            ..self.apart(None)
+        };
+        self.late.get_or_init(|| Arc::new(late())).clone()
+    }
+
+    /// The same kernel with nothing made of it yet.
+    fn apart(&self, stored: Option<Stored>) -> KernelInner {
+        KernelInner {
             name: self.name.clone(),
             params: self.params.clone(),
             attrs: self.attrs.clone(),
             variants: Variants::default(),
             screens: Screens::default(),
-            stored: self.stored.as_ref().map(|stored| stored.telling(tells)),
+            stored,
             front: self.front.clone(),
-            tells,
+            tells: self.tells,
             program: OnceLock::new(),
             marked: OnceLock::new(),
             counted: OnceLock::new(),
             traced: OnceLock::new(),
-        };
-        kept.get_or_init(|| Arc::new(telling())).clone()
+            is_late: self.is_late,
+            late: OnceLock::new(),
+        }
     }
 
     /// Optimizes a program of the kernel, as translated.
@@ -387,6 +418,8 @@ impl Module {
             marked: OnceLock::new(),
             counted: OnceLock::new(),
             traced: OnceLock::new(),
+            is_late: false,
+            late: OnceLock::new(),
         });
         kernel.check()?;
         let inner = self

@@ -9,6 +9,9 @@ use std::str::FromStr;
 /// unless the launch is interpreted for another reason: its checks, or because the schedule is
 /// recorded or replayed. The others always run in the interpreter, one group of lanes between two
 /// preemption points at a time. The same number draws another random order in compiled code.
+///
+/// Under all but the first two, what PTX calls asynchronous completes as late as the program allows:
+/// a program that forgets to wait for a copy or a product gives another result.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Schedule {
@@ -41,6 +44,17 @@ impl Schedule {
         match self {
             Schedule::Parallel | Schedule::Deterministic | Schedule::Random(_) => false,
             Schedule::RoundRobin | Schedule::Adversarial | Schedule::Pct { .. } => true,
+        }
+    }
+
+    /// Whether asynchronous copies and products complete as late as the program allows.
+    pub(crate) fn completes_late(self) -> bool {
+        match self {
+            Schedule::Parallel | Schedule::Deterministic => false,
+            Schedule::Random(_)
+            | Schedule::RoundRobin
+            | Schedule::Adversarial
+            | Schedule::Pct { .. } => true,
         }
     }
 

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ptxjit_abi::{CtaContext, DEVICE_VALUE_BYTES, RuntimeFns};
+use ptxjit_device::asynchronous::{self, Issuer, Queue};
 use ptxjit_device::tcgen05::TensorMemory;
 use ptxjit_device::texture::{Bound, Object};
-use ptxjit_device::{Fault, Member, Rows};
+use ptxjit_device::{Act, Fault, Member, Rows, Site, Thread};
 use ptxjit_ir::{DeviceOp, Fetch, InstData, SrcLoc, TextureOp, Type, TypeList};
 use smallvec::SmallVec;
 
-use crate::error::{LaunchError, Threads, Trap, TrapCause};
+use crate::error::{LaunchError, TrapCause};
 use crate::fault::CallbackGuard;
 use crate::fp::{FpControl, FpGuard};
 use crate::grid::Grid;
@@ -54,18 +55,20 @@ impl Call<'_> {
     }
 
     fn trap(&self, cause: TrapCause, thread: u32, loc: u32) -> LaunchError {
-        let tid = tid_of(thread, self.ctx.ntid);
-        LaunchError::Trap(Box::new(Trap {
-            cause,
-            kernel: self.grid.name.to_string(),
+        let site = Site {
             ctaid: self.ctx.ctaid,
-            threads: Threads {
-                first: tid,
-                last: tid,
-                count: 1,
-            },
-            loc: Some(SrcLoc(loc)),
-        }))
+            tid: tid_of(thread, self.ctx.ntid),
+            loc: SrcLoc(loc),
+        };
+        self.grid.trap_at(cause, site)
+    }
+
+    /// The error of an operation that a thread executes, or has completed for another.
+    fn fault(&self, fault: Fault, thread: u32, loc: u32) -> LaunchError {
+        match fault {
+            Fault::Late { site, fault } => self.grid.trap_at(trap_cause(*fault), site),
+            other => self.trap(trap_cause(other), thread, loc),
+        }
     }
 
     fn view(&self, thread: u32) -> View<'_> {
@@ -98,8 +101,7 @@ unsafe extern "C" fn device(
                 Ok(0) => return 0,
                 Ok(rest) => rest,
                 Err((lane, fault)) => {
-                    call.grid
-                        .fail(call.trap(trap_cause(fault), first_thread + lane, loc));
+                    call.grid.fail(call.fault(fault, first_thread + lane, loc));
                     return 1 << lane;
                 }
             }
@@ -134,8 +136,7 @@ unsafe extern "C" fn device(
             })
         };
         if let Err(fault) = done {
-            let cause = trap_cause(fault);
-            call.grid.fail(call.trap(cause, thread, loc));
+            call.grid.fail(call.fault(fault, thread, loc));
             return 1 << lane;
         }
     }
@@ -249,7 +250,7 @@ struct DeviceThread<'a> {
     loc: SrcLoc,
 }
 
-impl ptxjit_device::Thread for DeviceThread<'_> {
+impl Thread for DeviceThread<'_> {
     fn read(&mut self, addr: u64, bytes: &mut [u8]) -> Result<(), Fault> {
         let size = bytes.len() as u64;
         let read = self.view.read(addr, bytes);
@@ -387,6 +388,25 @@ impl ptxjit_device::Thread for DeviceThread<'_> {
         self.call.ctx.shared_base
     }
 
+    fn queue(&mut self) -> &mut Queue {
+        // SAFETY: the CTA has been started, it runs on this thread, and the result lives no longer
+        // than this borrow of the only thread of the cluster that executes an operation now.
+        unsafe { crate::tensor::queue_of(self.call.ctx) }
+    }
+
+    fn act_as(&mut self, issuer: &Issuer, act: &mut Act<'_>) -> Result<(), Fault> {
+        let call = Call {
+            grid: self.call.grid,
+            ctx: crate::tensor::context_of(self.call.ctx, issuer.rank),
+        };
+        act(&mut DeviceThread {
+            call: &call,
+            view: call.view(issuer.thread),
+            thread: issuer.thread,
+            loc: issuer.site.loc,
+        })
+    }
+
     fn print(&mut self, text: &[u8]) {
         self.call.grid.print(text);
     }
@@ -415,6 +435,38 @@ impl DeviceThread<'_> {
         let why = crate::view::describe(self.call.grid, self.call.ctx, addr);
         Fault::BadAddress { addr, size, why }
     }
+}
+
+/// A CTA has ended: completes what its threads have begun.
+pub(crate) fn finish(grid: &Grid, ctx: &CtaContext) -> Result<(), LaunchError> {
+    outside_of_code(grid, ctx, &mut |thread| asynchronous::finish(thread))
+}
+
+/// The threads of a CTA, or of its cluster, only turn in loops: completes an operation, if there is
+/// one.
+pub(crate) fn complete_any(grid: &Grid, ctx: &CtaContext) -> Result<bool, LaunchError> {
+    let mut is_one = false;
+    outside_of_code(grid, ctx, &mut |thread| {
+        is_one = asynchronous::complete_any(thread)?;
+        Ok(())
+    })?;
+    Ok(is_one)
+}
+
+/// Does something about operations that the threads of a CTA have begun, while no thread of its
+/// cluster is in compiled code.
+fn outside_of_code(grid: &Grid, ctx: &CtaContext, act: &mut Act<'_>) -> Result<(), LaunchError> {
+    let call = Call { grid, ctx };
+    let mut thread = DeviceThread {
+        call: &call,
+        view: call.view(0),
+        thread: 0,
+        loc: SrcLoc::default(),
+    };
+    if thread.queue().is_empty() {
+        return Ok(());
+    }
+    act(&mut thread).map_err(|fault| call.fault(fault, 0, SrcLoc::default().0))
 }
 
 fn trap_cause(fault: Fault) -> TrapCause {

@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use ptxjit_abi::{CompiledKernel, CtaContext, RuntimeFns};
 
+use crate::builtins;
 use crate::code::Code;
 use crate::counters::{Counters, Table};
 use crate::error::LaunchError;
@@ -160,7 +161,7 @@ impl Grid {
             params,
             consts,
             symbols,
-            fns: crate::builtins::FUNCTIONS,
+            fns: builtins::FUNCTIONS,
             envreg,
             grid_id: shared.next_grid_id(),
             stack_bytes: shared.stack_bytes(),
@@ -565,6 +566,7 @@ impl Ctas<'_> {
 
     /// Takes a CTA whose threads have ended.
     fn done(&mut self, mut cta: Box<Cta>) -> Result<(), LaunchError> {
+        builtins::finish(self.grid, cta.ctx())?;
         if let Some(leak) = cta.tensor.leak() {
             return Err(self.grid.leaked(&leak));
         }

@@ -1,7 +1,8 @@
-//! The tensor memory of a CTA, which operations of the device find through its context.
+//! What operations of the device keep for a CTA, and find through its context: its tensor memory,
+//! and for the first CTA of a cluster what the cluster's threads have begun and not completed.
 //!
-//! Most kernels have none: it is made when it is first used, and stays with the context for later
-//! CTAs.
+//! Most kernels have no tensor memory: it is made when it is first used, and stays with the context
+//! for later CTAs.
 
 #![expect(
     unsafe_code,
@@ -12,20 +13,27 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use ptxjit_abi::CtaContext;
+use ptxjit_device::Site;
+use ptxjit_device::asynchronous::Queue;
 use ptxjit_device::tcgen05::{Leak, TensorMemory};
 use ptxjit_ir::MAX_CLUSTER;
 
 use crate::error::{LaunchError, Threads, Trap, TrapCause};
 use crate::grid::Grid;
+use crate::launch::Schedule;
+use crate::view::cluster_of;
 
 impl Grid {
     /// A CTA has ended with tensor memory allocated.
     pub(crate) fn leaked(&self, leak: &Leak) -> LaunchError {
-        let site = leak.site();
+        let note = leak.to_string();
+        self.trap_at(TrapCause::BadCall { note }, leak.site())
+    }
+
+    /// What a thread did has stopped the launch.
+    pub(crate) fn trap_at(&self, cause: TrapCause, site: Site) -> LaunchError {
         LaunchError::Trap(Box::new(Trap {
-            cause: TrapCause::BadCall {
-                note: leak.to_string(),
-            },
+            cause,
             kernel: self.name.to_string(),
             ctaid: site.ctaid,
             threads: Threads {
@@ -42,23 +50,37 @@ impl Grid {
 #[derive(Debug)]
 pub(crate) struct TensorSlot(Box<UnsafeCell<Slot>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Slot {
     memory: Option<Box<TensorMemory>>,
     /// The CTA that used it last. Compiled code goes from a CTA to the next by itself.
     ctaid: [u32; 3],
+    queue: Queue,
+    /// Of the CTA.
+    ctx: *const CtaContext,
 }
 
 impl TensorSlot {
     /// Without memory.
     pub(crate) fn new() -> TensorSlot {
-        TensorSlot(Box::default())
+        TensorSlot(Box::new(UnsafeCell::new(Slot {
+            memory: None,
+            ctaid: [0; 3],
+            queue: Queue::default(),
+            ctx: std::ptr::null(),
+        })))
     }
 
-    /// Makes ready for a CTA, and lets operations find it.
-    pub(crate) fn start(&mut self, ctx: &mut CtaContext) {
+    /// Makes ready for a CTA, whose context does not move, and lets operations find it.
+    pub(crate) fn start(&mut self, ctx: &mut CtaContext, schedule: Schedule) {
         let slot = self.0.get_mut();
         slot.ctaid = ctx.ctaid;
+        slot.ctx = &raw const *ctx;
+        if let Schedule::Seed(seed) = schedule {
+            // Each cluster draws its own choices.
+            let [x, y, z] = ctx.ctaid.map(u64::from);
+            slot.queue = Queue::new(seed ^ (x << 42 | y << 21 | z).rotate_left(17));
+        }
         if let Some(memory) = &mut slot.memory {
             memory.reset();
         }
@@ -98,6 +120,38 @@ impl ClusterTensors {
         // SAFETY: `Cta::prepare` has set it for each CTA of the cluster, which keeps its slot as
         // long as it is run; the caller sees to it that this is the only reference.
         unsafe { &mut (*slot).memory }
+    }
+}
+
+impl ClusterTensors {
+    fn slot(&self, rank: u32) -> *mut Slot {
+        self.0[rank as usize].load(Ordering::Relaxed)
+    }
+}
+
+/// What the threads of the cluster of a CTA have begun and not completed.
+///
+/// # Safety
+///
+/// The context is that of a started CTA. While the result is used, nothing else asks for it.
+pub(crate) unsafe fn queue_of<'a>(ctx: &CtaContext) -> &'a mut Queue {
+    let slot = match cluster_of(ctx) {
+        Some(cluster) => cluster.tensors.slot(0),
+        None => ctx.tensor_memory.cast::<Slot>(),
+    };
+    // SAFETY: set by `TensorSlot::start` or `ClusterTensors::set`, and kept as long as the cluster is
+    // run; the caller sees to it that this is the only reference.
+    unsafe { &mut (*slot).queue }
+}
+
+/// The context of the CTA of a rank in the cluster of another.
+pub(crate) fn context_of(ctx: &CtaContext, rank: u32) -> &CtaContext {
+    match cluster_of(ctx) {
+        // SAFETY: the CTAs of a cluster are started together, and each keeps its slot and its
+        // context as long as the cluster is run; compiled code does not write to the contexts while
+        // it waits for a callback.
+        Some(cluster) => unsafe { &*(*cluster.tensors.slot(rank)).ctx },
+        None => ctx,
     }
 }
 

@@ -3,9 +3,7 @@
 
 use std::fmt;
 
-use ptxjit_ir::SrcLoc;
-
-use crate::Fault;
+use crate::{Fault, Site};
 
 /// Lanes of a tensor memory.
 pub const LANES: usize = 128;
@@ -16,17 +14,6 @@ const UNIT: u32 = 32;
 /// Attempts to allocate, with no column given back between them, before the allocation counts as
 /// one that can never be met. In each, all other threads of the CTA have run as far as they could.
 const PATIENCE: u32 = 1 << 14;
-
-/// Who executed an instruction, for reports.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Site {
-    /// `%ctaid`.
-    pub ctaid: [u32; 3],
-    /// `%tid`.
-    pub tid: [u32; 3],
-    /// The instruction.
-    pub loc: SrcLoc,
-}
 
 /// Columns that were allocated and not given back yet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

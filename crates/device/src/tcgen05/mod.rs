@@ -1,7 +1,8 @@
 //! Tensor memory and what works on it. PTX ISA, "TensorCore 5th Generation Family Instructions".
 //!
-//! All operations are complete when they have been issued, which is one of the orders that the ISA
-//! allows: then nothing is left to wait for.
+//! All operations are complete when they have been executed, which is one of the orders that the ISA
+//! allows: then nothing is left to wait for. Those that [complete late](crate::asynchronous) are
+//! executed late.
 //!
 //! * [`memory`] has the cells and what is allocated of them, [`registers`] loads and stores them,
 //!   [`copy`] fills them from shared
@@ -22,12 +23,12 @@ mod stored;
 
 use ptxjit_ir::TensorMemoryOp;
 
-use crate::{Fault, Member, Thread};
+use crate::{Fault, Member, Site, Thread};
 
 use matrix::Descriptor;
 use registers::Window;
 
-pub use memory::{COLUMNS, LANES, Leak, Site, TensorMemory};
+pub use memory::{COLUMNS, LANES, Leak, TensorMemory};
 
 /// Executes an operation for one thread.
 pub(crate) fn execute(

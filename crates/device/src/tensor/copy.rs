@@ -1,4 +1,5 @@
-//! The copies. All are done when they are asked for, which is one of the schedules that PTX allows.
+//! The copies. All are done when they are asked for, which is one of the schedules that PTX allows;
+//! those that [complete late](crate::asynchronous) are asked for late.
 //!
 //! A copy goes through a buffer that holds its units as they lie in global memory: rows are
 //! gathered there (or scattered from there), lines permuted in place, and all of it written to
@@ -13,6 +14,7 @@ use super::map::{ElementType, Fill, SwizzleMode, TensorMap};
 use super::swizzle::LINE;
 use super::walk::{Start, Walk};
 use super::{map_at, walk};
+use crate::mbarrier::complete;
 use crate::{Fault, Thread};
 
 /// Where boxes begin in shared memory.
@@ -80,18 +82,64 @@ pub(super) fn load(op: TensorOp, thread: &mut dyn Thread, args: &[u64]) -> Resul
         bring(thread, &map, &walk, to)?;
         return complete(thread, barrier, bytes);
     };
-    for rank in (0..16).filter(|rank| ranks >> rank & 1 != 0) {
-        let there = thread.in_cta(to, rank)?;
+    for rank in ranks_of(ranks) {
+        let (there, barrier) = in_cta(thread, pair, (to, barrier), rank)?;
         bring(thread, &map, &walk, there)?;
-        let signalled = match pair {
-            // The barrier is in the CTA of the pair that the instruction names.
-            true => rank & !1 | thread.rank_of(barrier).unwrap_or(0) & 1,
-            false => rank,
-        };
-        let barrier = thread.in_cta(barrier, signalled)?;
         complete(thread, barrier, bytes)?;
     }
     Ok(())
+}
+
+/// A load to several CTAs as loads to one each.
+pub(crate) fn each_box(
+    op: TensorOp,
+    thread: &mut dyn Thread,
+    args: &[u64],
+) -> Result<Vec<(TensorOp, Vec<u64>)>, Fault> {
+    let (
+        TensorOp::Load {
+            rank,
+            mode,
+            multicast: true,
+            pair,
+        },
+        &[map, to, barrier, ref rest @ .., ranks],
+    ) = (op, args)
+    else {
+        return Ok(vec![(op, args.to_vec())]);
+    };
+    let op = TensorOp::Load {
+        rank,
+        mode,
+        multicast: false,
+        pair,
+    };
+    let load = |rank| {
+        let (there, barrier) = in_cta(thread, pair, (to, barrier), rank)?;
+        let args = [&[map, there, barrier], rest].concat();
+        Ok((op, args))
+    };
+    ranks_of(ranks).map(load).collect()
+}
+
+/// The CTAs whose bits are set in a mask.
+fn ranks_of(mask: u64) -> impl Iterator<Item = u32> {
+    (0..16).filter(move |rank| mask >> rank & 1 != 0)
+}
+
+/// Destination and barrier in one of several CTAs.
+fn in_cta(
+    thread: &mut dyn Thread,
+    pair: bool,
+    (to, barrier): (u64, u64),
+    rank: u32,
+) -> Result<(u64, u64), Fault> {
+    let signaled = match pair {
+        // The barrier is in the CTA of the pair that the instruction names.
+        true => rank & !1 | thread.rank_of(barrier).unwrap_or(0) & 1,
+        false => rank,
+    };
+    Ok((thread.in_cta(to, rank)?, thread.in_cta(barrier, signaled)?))
 }
 
 /// Writes the box of a walk to an address in shared memory.
@@ -113,8 +161,13 @@ fn bring(thread: &mut dyn Thread, map: &TensorMap, walk: &Walk, to: u64) -> Resu
     })
 }
 
-/// Shared to global memory.
-pub(super) fn store(op: TensorOp, thread: &mut dyn Thread, args: &[u64]) -> Result<(), Fault> {
+/// How elements change: by which operation, what they are, whether subnormal numbers are flushed.
+type Reduction = (AtomicOp, AtomicFmt, bool);
+
+/// A copy to global memory: its map, the address of the box, what changes, the elements.
+type Leaving = (TensorMap, u64, Option<Reduction>, Walk);
+
+fn leaving(op: TensorOp, thread: &mut dyn Thread, args: &[u64]) -> Result<Leaving, Fault> {
     let (TensorOp::Store { rank, mode, reduce }, &[map, from, ref rest @ ..]) = (op, args) else {
         unreachable!("operands are as many as the operation says")
     };
@@ -125,6 +178,12 @@ pub(super) fn store(op: TensorOp, thread: &mut dyn Thread, args: &[u64]) -> Resu
     check_store(&map, start.coordinates)?;
     let reduction = reduce.map(|op| reduction(op, map.dtype)).transpose()?;
     let walk = map.walk(start)?;
+    Ok((map, from, reduction, walk))
+}
+
+/// Shared to global memory.
+pub(super) fn store(op: TensorOp, thread: &mut dyn Thread, args: &[u64]) -> Result<(), Fault> {
+    let (map, from, reduction, walk) = leaving(op, thread, args)?;
     let shared = shared_bytes(&map, &walk);
     let is_direct = reduction.is_none()
         && map.swizzle.mode == SwizzleMode::None
@@ -134,16 +193,64 @@ pub(super) fn store(op: TensorOp, thread: &mut dyn Thread, args: &[u64]) -> Resu
         return Ok(());
     }
     with_buffer(walk.bytes.max(shared), |buffer| {
-        get(thread, &map, from, &mut buffer[..shared])?;
-        pack(&map, shared, buffer);
-        let bytes = &buffer[..walk.bytes];
-        for (at, rows) in &walk.rows {
-            match reduction {
-                None => thread.write_rows(rows, &bytes[*at..])?,
-                Some(reduction) => reduce_rows(thread, reduction, rows, &bytes[*at..])?,
-            }
-        }
-        Ok(())
+        take(thread, &map, (from, shared), buffer)?;
+        put_rows(thread, reduction, &walk, &buffer[..walk.bytes])
+    })
+}
+
+/// A box that has been read and is not written yet.
+pub(crate) struct Outgoing {
+    reduction: Option<Reduction>,
+    walk: Walk,
+    bytes: Vec<u8>,
+}
+
+/// Reads what a copy to global memory is going to write.
+pub(crate) fn outgoing(
+    op: TensorOp,
+    thread: &mut dyn Thread,
+    args: &[u64],
+) -> Result<Outgoing, Fault> {
+    let (map, from, reduction, walk) = leaving(op, thread, args)?;
+    let shared = shared_bytes(&map, &walk);
+    let mut bytes = vec![0; walk.bytes.max(shared)];
+    take(thread, &map, (from, shared), &mut bytes)?;
+    bytes.truncate(walk.bytes);
+    Ok(Outgoing {
+        reduction,
+        walk,
+        bytes,
+    })
+}
+
+impl Outgoing {
+    pub(crate) fn write(&self, thread: &mut dyn Thread) -> Result<(), Fault> {
+        put_rows(thread, self.reduction, &self.walk, &self.bytes)
+    }
+}
+
+/// Reads `shared` bytes of a box to a buffer, as they lie in global memory.
+fn take(
+    thread: &mut dyn Thread,
+    map: &TensorMap,
+    (from, shared): (u64, usize),
+    buffer: &mut [u8],
+) -> Result<(), Fault> {
+    get(thread, map, from, &mut buffer[..shared])?;
+    pack(map, shared, buffer);
+    Ok(())
+}
+
+/// Writes elements to global memory.
+fn put_rows(
+    thread: &mut dyn Thread,
+    reduction: Option<Reduction>,
+    walk: &Walk,
+    bytes: &[u8],
+) -> Result<(), Fault> {
+    walk.rows.iter().try_for_each(|(at, rows)| match reduction {
+        None => thread.write_rows(rows, &bytes[*at..]),
+        Some(reduction) => reduce_rows(thread, reduction, rows, &bytes[*at..]),
     })
 }
 
@@ -293,7 +400,7 @@ fn each_place(
 }
 
 /// How elements of a type change.
-fn reduction(op: AtomicOp, dtype: ElementType) -> Result<(AtomicOp, AtomicFmt, bool), Fault> {
+fn reduction(op: AtomicOp, dtype: ElementType) -> Result<Reduction, Fault> {
     use ElementType as E;
     let fmt = match (op, dtype) {
         (AtomicOp::Add | AtomicOp::Min | AtomicOp::Max, E::U32) => AtomicFmt::U32,
@@ -317,7 +424,7 @@ fn reduction(op: AtomicOp, dtype: ElementType) -> Result<(AtomicOp, AtomicFmt, b
 
 fn reduce_rows(
     thread: &mut dyn Thread,
-    (op, fmt, flush): (AtomicOp, AtomicFmt, bool),
+    (op, fmt, flush): Reduction,
     rows: &crate::Rows,
     bytes: &[u8],
 ) -> Result<(), Fault> {
@@ -332,20 +439,5 @@ fn reduce_rows(
             thread.update(addr, size as u32, &mut change)?;
         }
     }
-    Ok(())
-}
-
-/// The barrier at a generic address learns that bytes have come.
-fn complete(thread: &mut dyn Thread, barrier: u64, bytes: u64) -> Result<(), Fault> {
-    const COUNTS: u64 = (1 << 42) - 1;
-    thread.update(barrier, 8, &mut |old| {
-        let new = old.wrapping_sub(bytes << 20);
-        if new & COUNTS != 0 {
-            return new;
-        }
-        // Nothing is left to come: the next phase begins.
-        let arrivals = new << 1 >> 43;
-        new.wrapping_add(arrivals).wrapping_add(1 << 63)
-    })?;
     Ok(())
 }

@@ -21,6 +21,8 @@ use ptxjit_ir::TensorOp;
 
 use crate::{Fault, Thread};
 
+pub(crate) use copy::{Outgoing, each_box, outgoing};
+
 pub use bytes::{MAP_BYTES, MapBytes};
 pub use check::BadField;
 pub use map::{

@@ -1,9 +1,9 @@
 //! How bulk copies are done: word by word, by the thread that asks for them, when it does so. Then
-//! nobody need wait for their groups.
+//! no thread need wait for their groups. Where they are to complete late, [`super::late`] has them.
 
 use ptxjit_ir::{
-    AtomicFmt, AtomicOp, CompareOp, InstData, IntBinaryOp, MarkOp, MemSem, Scope, Space, Type,
-    Value,
+    AsyncGroup, AtomicFmt, AtomicOp, CompareOp, InstData, IntBinaryOp, MarkOp, MemSem, Scope,
+    Space, Type, Value,
 };
 
 use crate::diag::Diagnostic;
@@ -11,10 +11,14 @@ use crate::translate::{Inst, Translator};
 
 use super::atomics::{format_of, op_of};
 use super::cluster::{each_cta, in_cta};
-use super::mbarrier::barrier;
+use super::late::{self, On};
+use super::mbarrier::{Barrier, barrier};
 use super::misc::mark;
 use super::modifiers::Mod;
 use super::types::PtxType as T;
+
+/// Copies that complete in groups.
+const BULK: On = On::Group(AsyncGroup::Bulk);
 
 /// `cp.async.bulk` but for tensors and reductions.
 pub(super) fn copy<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
@@ -23,6 +27,10 @@ pub(super) fn copy<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Di
     if inst.has(Mod::CpMask) {
         let mask = t.src_as(inst, inst.n_operands() - 1, T::B16)?;
         let mask = t.zext_or_trunc(mask, Type::B32);
+        if t.is_late() {
+            late::copy_some(t, BULK, (to, from), [size, size], Some(mask));
+            return Ok(());
+        }
         t.mark(MarkOp::BulkBegin, &[]);
         copy_some_bytes(t, to, from, size, mask)?;
         t.mark(MarkOp::AsyncEnd, &[]);
@@ -31,21 +39,32 @@ pub(super) fn copy<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Di
     // Sizes and addresses are multiples of 16 bytes.
     let unit = (Type::B32, 4);
     if !inst.has(Mod::MbarrierCompleteTxBytes) {
+        if t.is_late() {
+            late::copy(t, BULK, (to, from), size);
+            return Ok(());
+        }
         t.mark(MarkOp::BulkBegin, &[]);
         copy_in_steps(t, to, from, size, unit);
         t.mark(MarkOp::AsyncEnd, &[]);
         return Ok(());
     }
     let barrier = barrier(t, inst, 3)?;
+    let bring = |t: &mut Translator<'_>, to: Place, barrier: Barrier| {
+        if t.is_late() {
+            late::copy(t, On::Barrier(barrier.place()), (to, from), size);
+            return Ok(());
+        }
+        barrier.complete_bulk(t, size, |t| copy_in_steps(t, to, from, size, unit))
+    };
     if !inst.has(Mod::MulticastCluster) {
-        return barrier.complete_bulk(t, size, |t| copy_in_steps(t, to, from, size, unit));
+        return bring(t, to, barrier);
     }
     let mask = t.src_as(inst, 4, T::B16)?;
     let mask = t.zext_or_trunc(mask, Type::B32);
     each_cta(t, mask, |t, part| {
         let to = (to.0, in_cta(t, to.1, part), to.2);
         let barrier = barrier.in_cta(t, part);
-        barrier.complete_bulk(t, size, |t| copy_in_steps(t, to, from, size, unit))
+        bring(t, to, barrier)
     })
 }
 
@@ -56,7 +75,15 @@ pub(super) fn reduce<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), 
     let how = (op_of(inst), format_of(inst.ty(0)));
     if inst.has(Mod::MbarrierCompleteTxBytes) {
         let barrier = barrier(t, inst, 3)?;
+        if t.is_late() {
+            late::reduce(t, On::Barrier(barrier.place()), how, (to, from), size);
+            return Ok(());
+        }
         return barrier.complete_bulk(t, size, |t| reduce_in_steps(t, how, (to, from), size));
+    }
+    if t.is_late() {
+        late::reduce(t, BULK, how, (to, from), size);
+        return Ok(());
     }
     t.mark(MarkOp::BulkBegin, &[]);
     reduce_in_steps(t, how, (to, from), size);
@@ -89,16 +116,17 @@ fn reduce_in_steps(
     debug_assert!(reduced.is_ok(), "atomic operations are always possible");
 }
 
-/// `commit_group` and `wait_group`: copies have been done by now.
+/// `commit_group` and `wait_group`: copies have been done by now, unless they complete late.
 pub(super) fn groups<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-    let op = match inst.has(Mod::CommitGroup) {
-        true => MarkOp::BulkCommit,
-        false => MarkOp::BulkWait {
-            n: u32::try_from(t.src_const(inst, 0)?).unwrap_or(u32::MAX),
-            reads: inst.has(Mod::Read),
-        },
-    };
-    t.mark(op, &[]);
+    if inst.has(Mod::CommitGroup) {
+        late::commit(t, AsyncGroup::Bulk);
+        t.mark(MarkOp::BulkCommit, &[]);
+        return mark(t, inst);
+    }
+    let n = u32::try_from(t.src_const(inst, 0)?).unwrap_or(u32::MAX);
+    let reads = inst.has(Mod::Read);
+    late::wait(t, AsyncGroup::Bulk, n, reads);
+    t.mark(MarkOp::BulkWait { n, reads }, &[]);
     mark(t, inst)
 }
 

@@ -1,6 +1,7 @@
 //! What threads do to the shared memory of other CTAs of their cluster beside plain accesses, and
 //! the control of its launch. PTX ISA, "st.async", "red.async" and
-//! "clusterlaunchcontrol.try_cancel". All is done when it is asked for.
+//! "clusterlaunchcontrol.try_cancel". All is done when it is asked for, unless it is to complete
+//! late.
 
 use ptxjit_ir::{
     CTA_SHIFT, CompareOp, InstData, IntBinaryOp, MAX_CLUSTER, Space, SpecialReg, Type, Value,
@@ -9,10 +10,11 @@ use ptxjit_ir::{
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
-use super::atomics::{atomic, format_of};
-use super::bulk_copy::{each_step, place};
+use super::atomics::{atomic, format_of, op_of};
+use super::bulk_copy::{Place, each_step, place};
+use super::late::{self, On};
 use super::mbarrier::barrier;
-use super::memory::st;
+use super::memory::{space_of, st};
 use super::modifiers::Mod;
 use super::operands::vector_length;
 
@@ -47,8 +49,30 @@ pub(super) fn each_cta(
     })
 }
 
+/// Where an operation goes, and how it completes, where it does so late.
+fn late_place<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(Place, On), Diagnostic> {
+    let Some(operand) = inst.operand(0) else {
+        return Err(inst.error(format!("`{}` lacks an address", inst.name)));
+    };
+    let address = t.resolve_address(operand)?;
+    let space = space_of(t, inst, &address)?;
+    let (addr, offset) = t.emit_address(&address)?;
+    let on = match inst.operand(2) {
+        Some(_) => On::Barrier(barrier(t, inst, 2)?.place()),
+        None => On::End,
+    };
+    Ok(((space, addr, offset), on))
+}
+
 /// `st.async`: the barrier learns of the bytes.
 pub(super) fn store_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    if t.is_late() {
+        let (to, on) = late_place(t, inst)?;
+        let ty = inst.ty(0).ir().unwrap_or(Type::B64);
+        let elements: Vec<Value> = t.src_elems(inst, 1)?.into_iter().flatten().collect();
+        late::store(t, on, to, ty, &elements);
+        return Ok(());
+    }
     st(t, inst)?;
     if inst.operand(2).is_none() {
         return Ok(());
@@ -62,6 +86,12 @@ pub(super) fn store_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result
 
 /// `red.async`: the barrier learns of the bytes.
 pub(super) fn reduce_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    if t.is_late() {
+        let (to, on) = late_place(t, inst)?;
+        let operand = t.src(inst, 1)?;
+        late::update(t, on, (op_of(inst), format_of(inst.ty(0))), to, operand);
+        return Ok(());
+    }
     atomic(t, inst)?;
     if inst.operand(2).is_none() {
         return Ok(());

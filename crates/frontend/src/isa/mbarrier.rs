@@ -14,8 +14,8 @@
 //! as incomplete.
 
 use ptxjit_ir::{
-    AtomicFmt, AtomicOp, CompareOp, DeviceOp, InstData, IntBinaryOp, IntUnaryOp, MarkOp, MemSem,
-    Scope, Space, Type, Value,
+    AsyncOp, AtomicFmt, AtomicOp, CompareOp, DeviceOp, InstData, IntBinaryOp, IntUnaryOp, MarkOp,
+    MemSem, Scope, Space, Type, Value,
 };
 use smallvec::smallvec;
 
@@ -23,7 +23,9 @@ use crate::ast::OperandKind;
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
+use super::bulk_copy::Place;
 use super::desc::{A, ADDR, ANY, D, DP, Gate, Handler, InstDesc, Opd, inst, since};
+use super::late;
 use super::memory::space_of;
 use super::misc::mark;
 use super::modifiers::Mod;
@@ -238,6 +240,10 @@ pub(super) fn barrier<'m>(
 }
 
 impl Barrier {
+    pub(super) fn place(self) -> Place {
+        (self.space, self.addr, self.offset)
+    }
+
     fn add(self, t: &mut Translator<'_>, delta: Value) -> Value {
         let data = InstData::Atomic {
             op: AtomicOp::Add,
@@ -456,8 +462,8 @@ fn inval<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> 
     mark(t, inst)
 }
 
-/// `test_wait` and `try_wait`: whether the phase of a state, or of a parity, is complete. Nobody is
-/// suspended: a thread that asks again in a loop lets others run.
+/// `test_wait` and `try_wait`: whether the phase of a state, or of a parity, is complete. No thread
+/// is suspended: one that asks again in a loop lets others run.
 fn wait<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let barrier = barrier(t, inst, 1)?;
     let asked = t.src(inst, 2)?;
@@ -471,14 +477,15 @@ fn wait<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
         addr: barrier.addr,
         offset: barrier.offset,
     };
-    t.mark(MarkOp::BarrierBegin, &[]);
-    let now = t.ins(data, Type::B64);
     let phase = t.iconst(Type::B32, PHASE.into());
     let asked = if inst.has(Mod::Parity) {
         t.binary(IntBinaryOp::Shl, asked, phase)
     } else {
         asked
     };
+    late::poll(t, barrier.place(), asked);
+    t.mark(MarkOp::BarrierBegin, &[]);
+    let now = t.ins(data, Type::B64);
     let differs = t.binary(IntBinaryOp::Xor, now, asked);
     let differs = t.binary(IntBinaryOp::Ushr, differs, phase);
     let zero = t.iconst(Type::B64, 0);
@@ -501,10 +508,15 @@ fn pending_count<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diag
     t.dst(inst, 0, count)
 }
 
-/// Copies have been done by now. Without `.noinc` the arrival is one more than the phase takes:
-/// nothing changes.
+/// Copies have been done by now, unless they complete late. Without `.noinc` the arrival is one more
+/// than the phase takes: nothing changes.
 fn arrive_when_copied<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let barrier = barrier(t, inst, 0)?;
+    if t.is_late() {
+        let counts = inst.has(Mod::Noinc);
+        late::arrive(t, AsyncOp::ArriveAfterCopies { counts }, barrier.place());
+        return Ok(());
+    }
     let addr = barrier.marked(t);
     let (space, offset) = (barrier.space, barrier.offset);
     t.mark(MarkOp::BarrierCopies { space, offset }, &[addr]);

@@ -3,9 +3,9 @@
 //! Instructions: cp.async".
 //!
 //! Asynchronous copies are done at once, which is one of the schedules the memory model allows; so
-//! waiting for them is nothing.
+//! waiting for them is nothing. Where they are to complete late, [`super::late`] has them.
 
-use ptxjit_ir::{CompareOp, InstData, IntUnaryOp, MarkOp, Space, Type, Value};
+use ptxjit_ir::{AsyncGroup, CompareOp, InstData, IntUnaryOp, MarkOp, Space, Type, Value};
 
 use crate::ast::OperandKind;
 use crate::diag::Diagnostic;
@@ -13,6 +13,7 @@ use crate::translate::{AddrBase, Entity, Inst, Translator};
 
 use super::bulk_copy::copy_in_steps;
 use super::desc::{A, ADDR, ANY, Gate, InstDesc, imm, inst, since};
+use super::late::{self, On};
 use super::memory::POLICY;
 use super::modifiers::Mod;
 use super::types::PtxType as T;
@@ -97,14 +98,22 @@ pub(super) fn mark<'m>(t: &mut Translator<'m>, _: &Inst<'m>) -> Result<(), Diagn
     Ok(())
 }
 
-/// Groups of copies, which have been done by now.
+/// Groups of copies, which have been done by now unless they complete late.
 fn groups<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let group = AsyncGroup::Copies;
     let op = if inst.has(Mod::CommitGroup) {
+        late::commit(t, group);
         MarkOp::CommitGroup
     } else if inst.has(Mod::WaitAll) {
+        // A group of what is in none yet changes nothing else: numbers of groups count from the
+        // last one.
+        late::commit(t, group);
+        late::wait(t, group, 0, false);
         MarkOp::WaitAll
     } else {
-        MarkOp::WaitGroup(u32::try_from(t.src_const(inst, 0)?).unwrap_or(u32::MAX))
+        let n = u32::try_from(t.src_const(inst, 0)?).unwrap_or(u32::MAX);
+        late::wait(t, group, n, false);
+        MarkOp::WaitGroup(n)
     };
     t.mark(op, &[]);
     mark(t, inst)
@@ -169,13 +178,16 @@ fn check_cp_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Dia
 /// Copies from global to shared memory; bytes beyond the source size are zero, and nothing is read
 /// there.
 fn cp_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    if t.is_late() {
+        return copy(t, inst);
+    }
     t.mark(MarkOp::AsyncBegin, &[]);
-    copy_now(t, inst)?;
+    copy(t, inst)?;
     t.mark(MarkOp::AsyncEnd, &[]);
     Ok(())
 }
 
-fn copy_now<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+fn copy<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let size = t.src_const(inst, 2)? as u32;
     let src_size = match source_size(inst) {
         None => None,
@@ -193,11 +205,18 @@ fn copy_now<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnosti
     let dst = t.emit_address(&dst)?;
     let (src, src_offset) = t.emit_address(&src)?;
     let src = (t.zext_or_trunc(src, Type::B64), src_offset);
+    let all = t.iconst(Type::B32, u64::from(size));
+    if t.is_late() {
+        let [to, from] = [(Space::Shared, dst), (Space::Global, src)]
+            .map(|(space, (addr, offset))| (space, addr, offset));
+        let sizes = [all, src_size.unwrap_or(all)];
+        late::copy_some(t, On::Group(AsyncGroup::Copies), (to, from), sizes, None);
+        return Ok(());
+    }
     let Some(src_size) = src_size else {
         copy_words(t, dst, src, size);
         return Ok(());
     };
-    let all = t.iconst(Type::B32, u64::from(size));
     let is_part = t.compare(CompareOp::Ult, src_size, all);
     let is_whole = t.unary(IntUnaryOp::Not, is_part);
     t.guarded(is_whole, |t| {

@@ -49,6 +49,7 @@ pub mod wmma;
 mod bulk_copy;
 pub(crate) mod check;
 mod fragments;
+mod late;
 mod mma_product;
 mod names;
 mod operands;

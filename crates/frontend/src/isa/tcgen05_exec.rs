@@ -1,9 +1,9 @@
 //! How `tcgen05` is done: each instruction is an operation of the device that is complete when it
-//! has been issued. What a warp executes together needs its threads together only where one may
+//! has been issued, but for programs in which operations complete late ([`super::late`]). What a warp executes together needs its threads together only where one may
 //! touch what another has accessed: at waits, and where tensor memory is allocated or given back.
 
 use ptxjit_ir::{
-    BlockScale, CopyShape, DeviceOp, FloatBinaryOp, FloatFmt, FloatMode, FloatUnaryOp, InstData,
+    AsyncOp, BlockScale, CopyShape, FloatBinaryOp, FloatFmt, FloatMode, FloatUnaryOp, InstData,
     IntBinaryOp, MmaKind, RegisterAccess, RegisterShape, Space, TensorMemoryOp, TensorMma, Type,
     Unpack, Value,
 };
@@ -16,7 +16,8 @@ use crate::translate::{Inst, Translator};
 use super::cluster::each_cta;
 use super::desc::Sm;
 use super::fragments::{registers_of, wait_for_warp};
-use super::mbarrier::barrier;
+use super::late;
+use super::mbarrier::{Barrier, barrier};
 use super::memory::space_of;
 use super::modifiers::Mod;
 use super::tcgen05::NUMBER;
@@ -26,7 +27,7 @@ type Args = SmallVec<[Value; 4]>;
 
 fn emit(t: &mut Translator<'_>, op: TensorMemoryOp, args: Args) -> SmallVec<[Value; 2]> {
     let results = op.results();
-    let op = DeviceOp::TensorMemory(op);
+    let op = late::of_tensor_memory(t, op);
     t.ins_multi(InstData::Device { op, args }, &results)
 }
 
@@ -97,7 +98,10 @@ pub(super) fn relinquish<'m>(t: &mut Translator<'m>, _: &Inst<'m>) -> Result<(),
 }
 
 /// `tcgen05.wait`: what the threads of the warp have loaded or stored, all of them have.
-pub(super) fn wait<'m>(t: &mut Translator<'m>, _: &Inst<'m>) -> Result<(), Diagnostic> {
+pub(super) fn wait<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    if t.is_late() && inst.has(Mod::WaitSt) {
+        late::emit(t, AsyncOp::WaitStores, []);
+    }
     wait_for_warp(t);
     Ok(())
 }
@@ -232,12 +236,24 @@ pub(super) fn commit<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), 
         let mask = t.src_as(inst, 1, T::U16)?;
         let mask = t.zext_or_trunc(mask, Type::B32);
         let barrier = barrier.in_window(t);
-        each_cta(t, mask, |t, part| barrier.in_cta(t, part).arrive_once(t))?;
+        each_cta(t, mask, |t, part| {
+            let barrier = barrier.in_cta(t, part);
+            arrive(t, barrier)
+        })?;
     } else {
-        barrier.arrive_once(t)?;
+        arrive(t, barrier)?;
     }
     let_others_run(t);
     Ok(())
+}
+
+/// Arrives when what has been begun is done.
+fn arrive(t: &mut Translator<'_>, barrier: Barrier) -> Result<(), Diagnostic> {
+    if t.is_late() {
+        late::arrive(t, AsyncOp::ArriveAfterProducts, barrier.place());
+        return Ok(());
+    }
+    barrier.arrive_once(t)
 }
 
 fn let_others_run(t: &mut Translator<'_>) {

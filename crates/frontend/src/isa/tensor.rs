@@ -1,7 +1,7 @@
 //! Tensor copies and tensor maps. PTX ISA, "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor",
 //! "tensormap.replace" and "tensormap.cp_fenceproxy". Their rows are in [`super::bulk`].
 
-use ptxjit_ir::{AtomicOp, DeviceOp, InstData, MapField, Space, TensorMode, TensorOp, Type, Value};
+use ptxjit_ir::{AtomicOp, InstData, MapField, Space, TensorMode, TensorOp, Type, Value};
 use smallvec::SmallVec;
 
 use crate::ast::{Operand, OperandKind};
@@ -11,6 +11,7 @@ use crate::translate::{Inst, Translator};
 use super::bulk::dimensions;
 use super::bulk_copy::{copy_in_steps, place};
 use super::fragments::wait_for_warp;
+use super::late;
 use super::modifiers::Mod;
 use super::types::PtxType as T;
 
@@ -31,7 +32,7 @@ fn mode(inst: &Inst<'_>) -> TensorMode {
 type Args = SmallVec<[Value; 4]>;
 
 fn emit(t: &mut Translator<'_>, op: TensorOp, args: Args) {
-    let op = DeviceOp::Tensor(op);
+    let op = late::of_tensor(t, op);
     t.ins_void(InstData::Device { op, args });
 }
 

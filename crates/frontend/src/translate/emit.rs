@@ -34,6 +34,11 @@ impl Translator<'_> {
         self.tables.marks
     }
 
+    /// Whether asynchronous operations are to complete late.
+    pub fn is_late(&self) -> bool {
+        self.tables.late
+    }
+
     /// Emits a mark, if the program is to have any.
     pub fn mark(&mut self, op: MarkOp, args: &[Value]) {
         if self.tables.marks {

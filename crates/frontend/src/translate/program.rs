@@ -25,6 +25,8 @@ pub(crate) struct Tables {
     ids: FxHashMap<Signature, SigId>,
     /// The program gets marks.
     pub(crate) marks: bool,
+    /// Asynchronous operations of the program complete late.
+    pub(crate) late: bool,
     /// The program counts how often it is run.
     pub(crate) counters: Option<Counters>,
     /// Shared by all functions of a module.
@@ -43,11 +45,15 @@ impl Tables {
     }
 }
 
-/// What a program has beside what its instructions mean. Neither changes a result.
+/// What a program has beside what its instructions mean. Nothing of it changes a result that the
+/// memory consistency model determines.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Extras {
     /// Marks ([`ptxjit_ir::MarkOp`]), for those who watch how it runs.
     pub marks: bool,
+    /// Asynchronous operations complete late ([`ptxjit_ir::AsyncOp`]), for those who want to see
+    /// who forgets to wait.
+    pub late: bool,
     /// Counters ([`Counters`]), for those who want to know what was run.
     pub counters: bool,
 }
@@ -76,6 +82,7 @@ pub(super) fn build(
         module,
         tables: Tables {
             marks: extras.marks,
+            late: extras.late,
             counters: extras.counters.then(Counters::default),
             ..Tables::default()
         },

@@ -53,6 +53,14 @@ impl Schedule {
         }
     }
 
+    /// Of choices that are no turns.
+    pub(crate) fn seed(self) -> u64 {
+        match self {
+            Schedule::Random(seed) | Schedule::Pct { seed, .. } => seed,
+            Schedule::Deterministic | Schedule::RoundRobin | Schedule::Adversarial => 0,
+        }
+    }
+
     /// What makes the choices.
     pub(crate) fn chooser(self) -> Box<dyn Chooser> {
         match self {

@@ -5,7 +5,7 @@
 //! sees ordinary writes only behind a `fence.proxy.async`; the completion of one is followed by
 //! such a fence. Reads before it need to be ordered only.
 
-use super::clock::{Agent, AgentKind, Epoch};
+use super::clock::{Agent, AgentKind, Clock, Epoch};
 use super::order::Place;
 use super::{Accessed, Watch, Who};
 
@@ -25,7 +25,47 @@ impl Copy {
     }
 }
 
+/// An operation that completes late: the copy whose accesses have been noted, or what its thread
+/// had done when it began.
+pub(super) enum Begun {
+    Copy(Copy),
+    Past(Clock),
+}
+
+/// The first CTA of a cluster, and the number of an operation there.
+pub(crate) type Late = (u32, u64);
+
 impl Watch {
+    /// The accesses of the thread's copy have been noted. It completes later.
+    pub(crate) fn set_aside(&mut self, who: &Who, late: Late) {
+        if let Some(copy) = self.thread(who).copy.take() {
+            self.begun.insert(late, Begun::Copy(copy));
+        }
+    }
+
+    /// An operation of the thread arrives at an mbarrier later, perhaps after all its copies.
+    pub(crate) fn arrives_later(&mut self, who: &Who, late: Late, with_copies: bool) {
+        let Some(cta) = self.ctas.get_mut(&who.cta) else {
+            return;
+        };
+        let past = &mut cta.threads[who.thread as usize].past;
+        let clock = match with_copies {
+            true => self.order.past_with_copies(who.agent(), past),
+            false => self.order.past(who.agent(), past),
+        };
+        self.begun.insert(late, Begun::Past(clock));
+    }
+
+    /// An operation has arrived at an mbarrier, which has this parity behind it.
+    pub(crate) fn arrived_late(&mut self, who: &Who, late: Late, at: (u32, u64), parity: bool) {
+        self.needs_mbarrier(who, at);
+        match self.begun.remove(&late) {
+            Some(Begun::Copy(copy)) => self.order.mbarrier_bytes(at, copy.writer, parity),
+            Some(Begun::Past(clock)) => self.order.mbarrier_learns(at, &clock, parity),
+            None => {}
+        }
+    }
+
     /// `cp.async`.
     pub(crate) fn begin_copy(&mut self, who: &Who) {
         let state = self.thread(who);

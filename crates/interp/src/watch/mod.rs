@@ -21,7 +21,8 @@ use ptxjit_ir::{BarrierOp, MemSem, Scope, Space, SrcLoc};
 use rustc_hash::FxHashMap;
 
 use clock::Agent;
-use copies::Copy;
+pub(crate) use copies::Late;
+use copies::{Begun, Copy};
 use finding::{AccessOp, Finding, FindingKind, Findings, Object, Severity, Site};
 use history::{Clusters, Event, History, SiteId, Strength};
 use order::{Order, Past, Place, StrongAccess};
@@ -160,6 +161,8 @@ pub(crate) struct Watch {
     block: [u32; 3],
     findings: Findings,
     allocated: FxHashMap<u64, (u64, Who)>,
+    /// Operations that complete late, and have not yet.
+    begun: FxHashMap<Late, Begun>,
     /// If they are wanted.
     pub(crate) writes: Option<LastWrites>,
 }
@@ -196,6 +199,7 @@ impl Watch {
             block,
             findings: Findings::default(),
             allocated: FxHashMap::default(),
+            begun: FxHashMap::default(),
             writes: None,
         }
     }

@@ -329,6 +329,25 @@ impl Order {
         mbarrier.turn_to(parity);
     }
 
+    /// All that happened before now, to be handed on later; with the thread's copies so far.
+    pub(crate) fn past_with_copies(&mut self, agent: Agent, past: &mut Past) -> Clock {
+        let mut clock = past.hand_on(agent);
+        clock.set(agent.copier(), past.copies.issued);
+        clock
+    }
+
+    /// All that happened before now, to be handed on later.
+    pub(crate) fn past(&mut self, agent: Agent, past: &mut Past) -> Clock {
+        past.hand_on(agent)
+    }
+
+    /// What happened before an arrival at an mbarrier, which has this parity behind it.
+    pub(crate) fn mbarrier_learns(&mut self, at: (u32, u64), clock: &Clock, parity: bool) {
+        let mbarrier = self.mbarriers.entry(at).or_default();
+        mbarrier.arriving.join(clock);
+        mbarrier.turn_to(parity);
+    }
+
     /// What makes the bulk copies that complete on an mbarrier, and the number of the next.
     pub(crate) fn issue_on(&mut self, at: (u32, u64)) -> (Agent, Epoch) {
         let of_cta = self.bulk.entry(at.0).or_default();
@@ -357,8 +376,7 @@ impl Order {
 
     /// The thread's copies arrive at an mbarrier, too.
     pub(crate) fn mbarrier_copies(&mut self, agent: Agent, past: &mut Past, at: (u32, u64)) {
-        let mut clock = past.hand_on(agent);
-        clock.set(agent.copier(), past.copies.issued);
+        let clock = self.past_with_copies(agent, past);
         let mbarrier = self.mbarriers.entry(at).or_default();
         mbarrier.arriving.join(&clock);
     }

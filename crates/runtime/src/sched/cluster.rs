@@ -12,6 +12,7 @@ use super::cta::{Cta, Phase};
 use super::lane_wise::live_lanes;
 use super::lanes::Lanes;
 use super::{Outcome, Runner, report};
+use crate::builtins;
 use crate::error::{LaunchError, TrapCause};
 use crate::memory::ClusterWindow;
 
@@ -52,6 +53,10 @@ impl Runner<'_> {
             }
             idle_rounds += 1;
             if idle_rounds >= patience {
+                if builtins::complete_any(self.grid, cluster.ctas[0].ctx())? {
+                    (idle_rounds, any_progress) = (0, true);
+                    continue;
+                }
                 return Ok((Outcome::Spinning, any_progress));
             }
         }
@@ -71,6 +76,7 @@ impl Runner<'_> {
             any_progress |= progress;
             match outcome {
                 Outcome::Done => {
+                    builtins::finish(self.grid, cluster.ctas[rank].ctx())?;
                     if let Some(leak) = cluster.ctas[rank].tensor.leak() {
                         return Err(self.grid.leaked(&leak));
                     }

@@ -240,7 +240,7 @@ impl Cta {
     /// Makes ready to run the CTA with this `%ctaid` from its beginning.
     pub(crate) fn start(&mut self, grid: &Grid, ctaid: [u32; 3], lane_wise: bool) {
         grid.fill_cta(&mut self.ctx, ctaid);
-        self.tensor.start(&mut self.ctx);
+        self.tensor.start(&mut self.ctx, grid.schedule);
         self.ctx.traces = match &grid.traces {
             Some(traces) if traces::is_sampled(grid.grid, ctaid) => {
                 self.traces.reserve(traces.n_words());

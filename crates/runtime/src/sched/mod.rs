@@ -38,6 +38,7 @@ use std::ops::Range;
 use ptxjit_abi::{CompiledKernel, LaneState, Operand, ResumeKind, ResumePoint};
 use ptxjit_ir::BarrierOp;
 
+use crate::builtins;
 use crate::error::LaunchError;
 use crate::grid::Grid;
 use crate::worker::{Entered, Worker};
@@ -107,6 +108,11 @@ impl Runner<'_> {
                 Progress::OnlyYields => {
                     idle_rounds += 1;
                     if idle_rounds >= patience {
+                        let is_alone = !self.grid.in_clusters;
+                        if is_alone && builtins::complete_any(self.grid, cta.ctx())? {
+                            (idle_rounds, any_progress) = (0, true);
+                            continue;
+                        }
                         return Ok((Outcome::Spinning, any_progress));
                     }
                 }
