@@ -2,11 +2,13 @@
 //! small and written to a file.
 //!
 //! ```text
-//! fuzz-kernels [--start SEED] [--count N | --seconds S] [--out DIR] [--no-shrink]
-//! fuzz-kernels --show SEED            print the program of a seed
-//! fuzz-kernels --times SEED           run it each way by itself, with times
-//! fuzz-kernels --replay FILE...       run files that an earlier run has written
+//! fuzz-kernels [--clusters] [--start SEED] [--count N | --seconds S] [--out DIR] [--no-shrink]
+//! fuzz-kernels [--clusters] --show SEED   print the program of a seed
+//! fuzz-kernels [--clusters] --times SEED  run it each way by itself, with times
+//! fuzz-kernels --replay FILE...           run files that an earlier run has written
 //! ```
+//!
+//! With `--clusters` programs are about clusters, mbarriers and asynchronous copies.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,9 +17,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use ptxjit::Device;
 use ptxjit_tests::fuzz::case::Case;
-use ptxjit_tests::fuzz::{drive, generate};
+use ptxjit_tests::fuzz::drive::{self, About};
 
 struct Args {
+    about: About,
     start: u64,
     count: u64,
     seconds: Option<u64>,
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
 
 fn arguments() -> Result<Args> {
     let mut args = Args {
+        about: About::Threads,
         start: 0,
         count: 1000,
         seconds: None,
@@ -58,6 +62,7 @@ fn arguments() -> Result<Args> {
                 .with_context(|| format!("{word} needs a value"))
         };
         match word.as_str() {
+            "--clusters" => args.about = About::Clusters,
             "--start" => args.start = value()?.parse()?,
             "--count" => args.count = value()?.parse()?,
             "--seconds" => args.seconds = Some(value()?.parse()?),
@@ -75,16 +80,13 @@ fn arguments() -> Result<Args> {
 /// The number of findings.
 fn run(args: &Args) -> Result<usize> {
     if let Some(seed) = args.show {
-        eprintln!(
-            "{}\n{}",
-            Case::random(seed).line(),
-            generate::program(seed).text()
-        );
+        let (program, case) = drive::program(args.about, seed);
+        eprintln!("{}\n{}", case.line(), program.text());
         return Ok(0);
     }
     let device = Device::new()?;
     if let Some(seed) = args.times {
-        return Ok(times(&device, seed));
+        return Ok(times(&device, args.about, seed));
     }
     if !args.replay.is_empty() {
         return replay(&device, &args.replay);
@@ -94,7 +96,7 @@ fn run(args: &Args) -> Result<usize> {
     while limit.map_or(n < args.count, |limit| start.elapsed() < limit) {
         let seed = args.start + n;
         n += 1;
-        if let Some((program, case, finding)) = drive::seed(&device, seed) {
+        if let Some((program, case, finding)) = drive::seed(&device, args.about, seed) {
             found += 1;
             eprintln!(
                 "seed {seed}: {:?} at {}: {}",
@@ -122,8 +124,9 @@ fn run(args: &Args) -> Result<usize> {
     Ok(found)
 }
 
-fn times(device: &Device, seed: u64) -> usize {
-    let (text, case) = (generate::program(seed).text(), Case::random(seed));
+fn times(device: &Device, about: About, seed: u64) -> usize {
+    let (program, case) = drive::program(about, seed);
+    let text = program.text();
     let start = Instant::now();
     let mut found = usize::from(drive::check(device, &text, &case, &[]).is_some());
     eprintln!("{}\ninterpreter alone: {:?}", case.line(), start.elapsed());

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use ptxjit::Device;
+use ptxjit_tests::fuzz::drive::{self, About};
 use ptxjit_tests::fuzz::mutate::Checker;
-use ptxjit_tests::fuzz::{drive, extremes, flow, generate, sync};
+use ptxjit_tests::fuzz::{extremes, flow, generate, images, sync};
 use ptxjit_tests::root;
 
 /// Seeds that are run by `cargo test`.
@@ -18,12 +19,37 @@ const EXTREMES: u64 = 200;
 
 const SYNCS: u64 = 30;
 
+/// The same about clusters.
+const CLUSTERS: u64 = 25;
+
+const IMAGES: u64 = 60;
+
 #[test]
 fn random_kernels_do_the_same_everywhere() {
+    check_programs(About::Threads, PROGRAMS);
+}
+
+#[test]
+fn random_clusters_do_the_same_everywhere() {
+    check_programs(About::Clusters, CLUSTERS);
+}
+
+#[test]
+fn random_images_are_read_alike() {
     let device = Device::new().expect("a device");
-    let findings: Vec<String> = (0..PROGRAMS)
+    let problems = (0..IMAGES).filter_map(|seed| {
+        let problem = images::check(&device, seed).err()?;
+        Some(format!("seed {seed}: {problem}"))
+    });
+    let problems: Vec<String> = problems.collect();
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+fn check_programs(about: About, n: u64) {
+    let device = Device::new().expect("a device");
+    let findings: Vec<String> = (0..n)
         .filter_map(|seed| {
-            let (case, finding) = drive::seed_quickly(&device, seed)?;
+            let (case, finding) = drive::seed_quickly(&device, about, seed)?;
             Some(format!(
                 "seed {seed}, {}: {:?} at {}: {}",
                 case.line(),

@@ -9,7 +9,7 @@ use ptxjit::{Arg, Device, Engine, Error, Kernel, Module, Options, Schedule};
 
 use super::case::{Case, difference};
 use super::generate::{self, Program};
-use super::tree;
+use super::{cluster, tree};
 
 /// A way to run a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,18 +199,36 @@ fn run(
     buffers.iter().map(|buffer| buffer.read()).collect()
 }
 
+/// What random programs are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// Instructions, control flow, warps.
+    Threads,
+    /// Clusters, mbarriers, asynchronous copies.
+    Clusters,
+}
+
+/// The program of a seed, and its launch.
+pub fn program(about: About, seed: u64) -> (Program, Case) {
+    match about {
+        About::Threads => (generate::program(seed), Case::random(seed)),
+        About::Clusters => cluster::program(seed),
+    }
+}
+
 /// The program of `seed`: nothing, or what went wrong with it.
-pub fn seed(device: &Device, seed: u64) -> Option<(Program, Case, Finding)> {
-    let (program, case) = (generate::program(seed), Case::random(seed));
+pub fn seed(device: &Device, about: About, seed: u64) -> Option<(Program, Case, Finding)> {
+    let (program, case) = program(about, seed);
     let text = program.text();
     let finding = check(device, &text, &case, &configs(seed, &text))?;
     Some((program, case, finding))
 }
 
 /// The same in fewer ways, for a run that takes little time: narrow gangs, which compile fast.
-pub fn seed_quickly(device: &Device, seed: u64) -> Option<(Case, Finding)> {
+pub fn seed_quickly(device: &Device, about: About, seed: u64) -> Option<(Case, Finding)> {
     const NARROW: u32 = 8;
-    let (text, case) = (generate::program(seed).text(), Case::random(seed));
+    let (program, case) = program(about, seed);
+    let text = program.text();
     let mut configs = configs(seed, &text);
     configs.retain(|config| config.gang.is_some_and(|gang| gang <= NARROW));
     Some((case, check(device, &text, &case, &configs)?))

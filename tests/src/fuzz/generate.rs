@@ -121,15 +121,10 @@ pub fn program(seed: u64) -> Program {
         .collect();
     let breadth = 2 + rng.below(6);
     let mut generator = Gen {
-        rng,
-        ftz,
         exits,
         functions,
-        current: None,
-        budget: 0,
         breadth,
-        ids: 0,
-        temps: Vec::new(),
+        ..Gen::new(rng, ftz)
     };
     let mut nodes = vec![Node::text(calls::declarations(&generator.functions))];
     for idx in (0..n_functions).rev() {
@@ -140,6 +135,21 @@ pub fn program(seed: u64) -> Program {
 }
 
 impl Gen {
+    /// Makes programs without device functions, whose lanes do not end early.
+    pub fn new(rng: Rng, ftz: Ftz) -> Gen {
+        Gen {
+            rng,
+            ftz,
+            exits: false,
+            functions: Vec::new(),
+            current: None,
+            budget: 0,
+            breadth: 2,
+            ids: 0,
+            temps: Vec::new(),
+        }
+    }
+
     /// A number that no label or register has yet.
     pub fn id(&mut self) -> usize {
         self.ids += 1;
@@ -263,8 +273,14 @@ fn kernel(generator: &mut Gen) -> Node {
     while generator.budget > 0 {
         body.extend(generator.body(&place));
     }
+    kernel_of(generator, "", "", body)
+}
+
+/// A kernel of some statements: `directives` stand behind its parameters, `start` comes when each
+/// register has a value.
+pub fn kernel_of(generator: &Gen, directives: &str, start: &str, body: Vec<Node>) -> Node {
     let head = format!(
-        "\n.visible .entry k({PARAMS})\n{{\n{}{KERNEL_HEAD}",
+        "\n.visible .entry k({PARAMS}){directives}\n{{\n{}{KERNEL_HEAD}{start}",
         generator.registers()
     );
     Node::text(head).body(body).with(epilogue())

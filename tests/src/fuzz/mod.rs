@@ -2,7 +2,8 @@
 //! text for the parser.
 //!
 //! [`generate`] makes a program from a seed, [`drive`] runs it everywhere, compares, and makes what
-//! fails small; [`mutate`] damages PTX text; [`flow`] makes tangled control flow, [`extremes`]
+//! fails small; [`cluster`] makes programs of clusters and asynchronous copies, [`images`] reads of
+//! textures and surfaces; [`mutate`] damages PTX text; [`flow`] makes tangled control flow, [`extremes`]
 //! large and deep modules. A program does the same under every schedule: threads write only places
 //! of their own, or meet at barriers in between, or use atomic operations whose order does not
 //! show. NaNs are compared as a class, and so never reach an integer.
@@ -12,11 +13,13 @@
 pub mod access;
 pub mod calls;
 pub mod case;
+pub mod cluster;
 pub mod control;
 pub mod drive;
 pub mod extremes;
 pub mod flow;
 pub mod generate;
+pub mod images;
 pub mod indices;
 pub mod mutate;
 pub mod ops;
