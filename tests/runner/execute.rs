@@ -1,7 +1,7 @@
 //! Running the `run:` and `launch:` lines of a file on one engine.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use ptxjit::{Buffer, Device, Engine, Error, Launch, Module, Options, Outline};
+use ptxjit::{Binding, Buffer, Device, Engine, Error, Launch, Module, Options, Outline};
 
 use crate::file::{RunLine, TestFile};
 use crate::launch::{ArgValue, LaunchLine, element_size};
@@ -288,21 +288,32 @@ fn pass<'a>(
             request.arg_bytes(bits.to_le_bytes()[..element_size(formal.kind)?].to_vec())
         }
         ArgValue::TensorMap(decl) => {
-            let of = decl.buffer.as_deref().unwrap_or_default();
-            let buffer = buffers.iter().find(|(known, _)| *known == of);
-            let (_, buffer) =
-                buffer.with_context(|| format!("no buffer `{of}` before this argument"))?;
+            let buffer = named(buffers, decl.buffer.as_deref().unwrap_or_default())?;
             request.uses(buffer).arg(&decl.encode(buffer.address())?)
         }
+        ArgValue::Image(kind, decl) => {
+            let buffer = named(buffers, decl.buffer.as_deref().unwrap_or_default())?;
+            match decl.bind(*kind, decl, (device, buffer))? {
+                Binding::Texture(texture) => request.arg(&texture),
+                Binding::Surface(surface) => request.arg(&surface),
+                Binding::Sampler(sampler) => request.arg(&sampler),
+            }
+        }
+        ArgValue::Sampler(decl) => request.arg(&decl.make(device)?),
         ArgValue::Pointer(name, offset) => {
-            let buffer = buffers.iter().find(|(known, _)| known == name);
-            let (_, buffer) =
-                buffer.with_context(|| format!("no buffer `{name}` before this argument"))?;
+            let buffer = named(buffers, name)?;
             request
                 .uses(buffer)
                 .arg(buffer.address().wrapping_add_signed(*offset))
         }
     })
+}
+
+/// A buffer among the arguments so far.
+fn named<'b>(buffers: &'b [(&str, Buffer<u8>)], name: &str) -> Result<&'b Buffer<u8>> {
+    let buffer = buffers.iter().find(|(known, _)| *known == name);
+    let (_, buffer) = buffer.with_context(|| format!("no buffer `{name}` before this argument"))?;
+    Ok(buffer)
 }
 
 fn compare(line: &LaunchLine, buffers: &[(&str, Buffer<u8>)]) -> Result<()> {

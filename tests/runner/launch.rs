@@ -7,12 +7,15 @@
 //! ARG          NAME = TYPE[CONTENTS] for a buffer, NAME = NUMBER for a scalar of the parameter's type,
 //!              NAME = &OTHER + BYTES for a pointer into a buffer named before,
 //!              NAME = tensormap{"buffer": "OTHER", …} for a tensor map of one, with the fields of a case file's
+//!              NAME = texture{"buffer": "OTHER", …} or surface{…} for the handle of an image that lies in one, likewise
+//!              NAME = sampler{…}
 //! BUFFER       NAME = TYPE[CONTENTS] and then, as in `run:` lines, `ulp 2`, …
 //! CONTENTS     N: so many zeros; V, V, …: these values (`V,` for one); N: fill V; N: arange; N: arange START STEP
 //! ```
 
 use anyhow::{Context, Result, bail, ensure};
 use ptxjit_cli::tensor_map::MapDecl;
+use ptxjit_cli::texture::{ObjectKind, SamplerDecl, TextureDecl};
 use std::time::Duration;
 
 use crate::value::{Expected, Kind, split_top};
@@ -56,6 +59,9 @@ pub(crate) enum ArgValue {
     Pointer(String, i64),
     /// A tensor map of the buffer that it names.
     TensorMap(Box<MapDecl>),
+    /// A texture or a surface of the buffer that it names.
+    Image(ObjectKind, Box<TextureDecl>),
+    Sampler(Box<SamplerDecl>),
 }
 
 #[derive(Debug)]
@@ -153,6 +159,14 @@ impl Arg {
         let value = value.trim();
         let value = if let Some(fields) = value.strip_prefix("tensormap") {
             ArgValue::TensorMap(serde_json::from_str(fields).context("a tensor map")?)
+        } else if let Some(fields) = value.strip_prefix("texture") {
+            let decl = serde_json::from_str(fields).context("a texture")?;
+            ArgValue::Image(ObjectKind::Texture, decl)
+        } else if let Some(fields) = value.strip_prefix("surface") {
+            let decl = serde_json::from_str(fields).context("a surface")?;
+            ArgValue::Image(ObjectKind::Surface, decl)
+        } else if let Some(fields) = value.strip_prefix("sampler") {
+            ArgValue::Sampler(serde_json::from_str(fields).context("a sampler")?)
         } else if let Some(pointer) = value.strip_prefix('&') {
             let (buffer, offset) = pointer.split_once('+').unwrap_or((pointer, "0"));
             ArgValue::Pointer(

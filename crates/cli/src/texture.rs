@@ -223,17 +223,26 @@ impl Objects {
 
 impl PlanTexture {
     fn make(&self, device: &Device, buffer: &Buffer<u8>) -> Result<Binding> {
-        let builder = self.image.image()?;
-        let offset = number("byte_offset", self.image.byte_offset.unwrap_or(0))?;
-        let image = builder.in_buffer(device, buffer, offset)?;
-        Ok(match self.kind {
-            ObjectKind::Surface => Binding::Surface(Surface::new(&image)?),
-            ObjectKind::Texture => Binding::Texture(self.decl.texture(&image)?),
-        })
+        self.decl.bind(self.kind, &self.image, (device, buffer))
     }
 }
 
 impl TextureDecl {
+    /// The texture, or the surface, of an image in a buffer.
+    pub fn bind(
+        &self,
+        kind: ObjectKind,
+        image: &TextureDecl,
+        (device, buffer): (&Device, &Buffer<u8>),
+    ) -> Result<Binding> {
+        let offset = number("byte_offset", image.byte_offset.unwrap_or(0))?;
+        let image = image.image()?.in_buffer(device, buffer, offset)?;
+        Ok(match kind {
+            ObjectKind::Surface => Binding::Surface(Surface::new(&image)?),
+            ObjectKind::Texture => Binding::Texture(self.texture(&image)?),
+        })
+    }
+
     /// Type of the elements of its data.
     pub fn dtype(&self) -> Result<DType> {
         let name = needed("dtype", &self.dtype)?;
@@ -442,7 +451,7 @@ impl TextureDecl {
 }
 
 impl SamplerDecl {
-    fn make(&self, device: &Device) -> Result<Sampler> {
+    pub fn make(&self, device: &Device) -> Result<Sampler> {
         let sampler = Sampler::new(device).normalized(self.normalized != Some(false));
         Ok(sampler.sampled(self)?.build()?)
     }

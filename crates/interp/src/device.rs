@@ -14,7 +14,7 @@ use crate::launch::Machine;
 use crate::memory::MemFault;
 use crate::schedule::Env;
 use crate::thread::Thread;
-use crate::watch::Late;
+use crate::watch::copies::Late;
 use crate::watch::finding::AccessOp;
 
 impl<'p> Machine<'p, '_> {

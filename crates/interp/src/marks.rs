@@ -11,9 +11,10 @@ use crate::memory::read_le;
 use crate::observe::Region;
 use crate::schedule::Env;
 use crate::thread::Thread;
+use crate::watch::copies::Late;
 use crate::watch::finding::{AccessOp, FindingKind};
 use crate::watch::shadow::Shadow;
-use crate::watch::{Accessed, Late, Who};
+use crate::watch::{Accessed, Who};
 
 /// An mbarrier: the CTA that has it, and its offset in shared memory.
 type Mbarrier = (u32, u64);

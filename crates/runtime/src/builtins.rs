@@ -5,14 +5,11 @@
 
 #![expect(unsafe_code, reason = "called by compiled code with raw pointers")]
 
-use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ptxjit_abi::{CtaContext, DEVICE_VALUE_BYTES, RuntimeFns};
-use ptxjit_device::asynchronous::{self, Issuer, Queue};
-use ptxjit_device::tcgen05::TensorMemory;
-use ptxjit_device::texture::{Bound, Object};
-use ptxjit_device::{Act, Fault, Member, Rows, Site, Thread};
+use ptxjit_device::texture::Bound;
+use ptxjit_device::{Fault, Site};
 use ptxjit_ir::{DeviceOp, Fetch, InstData, SrcLoc, TextureOp, Type, TypeList};
 use smallvec::SmallVec;
 
@@ -20,9 +17,10 @@ use crate::error::{LaunchError, TrapCause};
 use crate::fault::CallbackGuard;
 use crate::fp::{FpControl, FpGuard};
 use crate::grid::Grid;
-use crate::memory::{ClusterWindow, HeapCheck};
+use crate::memory::HeapCheck;
 use crate::sampling::{self, Area};
 use crate::sched::cta::tid_of;
+use crate::thread::DeviceThread;
 use crate::traces;
 use crate::view::View;
 
@@ -63,12 +61,8 @@ impl Call<'_> {
         self.grid.trap_at(cause, site)
     }
 
-    /// The error of an operation that a thread executes, or has completed for another.
-    fn fault(&self, fault: Fault, thread: u32, loc: u32) -> LaunchError {
-        match fault {
-            Fault::Late { site, fault } => self.grid.trap_at(trap_cause(*fault), site),
-            other => self.trap(trap_cause(other), thread, loc),
-        }
+    fn thread(&self, thread: u32, loc: u32) -> DeviceThread<'_> {
+        DeviceThread::new(self.grid, self.ctx, thread, SrcLoc(loc))
     }
 
     fn view(&self, thread: u32) -> View<'_> {
@@ -101,7 +95,8 @@ unsafe extern "C" fn device(
                 Ok(0) => return 0,
                 Ok(rest) => rest,
                 Err((lane, fault)) => {
-                    call.grid.fail(call.fault(fault, first_thread + lane, loc));
+                    let thread = call.thread(first_thread + lane, loc);
+                    call.grid.fail(thread.error(fault));
                     return 1 << lane;
                 }
             }
@@ -122,21 +117,15 @@ unsafe extern "C" fn device(
     };
     let mut values = Values::new(op, values);
     for lane in ptxjit_abi::warp_ops::lanes(mask) {
-        let thread = first_thread + lane;
-        let mut view = DeviceThread {
-            call: &call,
-            view: call.view(thread),
-            thread,
-            loc: SrcLoc(loc),
-        };
+        let mut thread = call.thread(first_thread + lane, loc);
         // SAFETY: compiled code passes room for the operands and results of all lanes.
         let done = unsafe {
             values.with(lane as usize, |args, results| {
-                ptxjit_device::execute(op, &mut view, args, results)
+                ptxjit_device::execute(op, &mut thread, args, results)
             })
         };
         if let Err(fault) = done {
-            call.grid.fail(call.fault(fault, thread, loc));
+            call.grid.fail(thread.error(fault));
             return 1 << lane;
         }
     }
@@ -169,14 +158,8 @@ unsafe fn fetch_together(
         let same = ptxjit_abi::warp_ops::lanes(todo).filter(|&lane| handles(lane) == named);
         let group = same.fold(0, |group, lane| group | 1 << lane);
         todo &= !group;
-        let thread = first_thread + lane;
-        let mut view = DeviceThread {
-            call,
-            view: call.view(thread),
-            thread,
-            loc: SrcLoc(loc),
-        };
-        let bound = Bound::of(fetch, &mut view, &named).map_err(|fault| (lane, fault))?;
+        let mut thread = call.thread(first_thread + lane, loc);
+        let bound = Bound::of(fetch, &mut thread, &named).map_err(|fault| (lane, fault))?;
         // SAFETY: the caller's promise.
         let done = unsafe { sampling::fetch(&call.grid.arena, fetch, &bound, group, area) };
         rest |= if done { 0 } else { group };
@@ -239,247 +222,6 @@ impl Values {
             }
         }
         done
-    }
-}
-
-/// A thread of compiled code as `ptxjit-device` sees it.
-struct DeviceThread<'a> {
-    call: &'a Call<'a>,
-    view: View<'a>,
-    thread: u32,
-    loc: SrcLoc,
-}
-
-impl Thread for DeviceThread<'_> {
-    fn read(&mut self, addr: u64, bytes: &mut [u8]) -> Result<(), Fault> {
-        let size = bytes.len() as u64;
-        let read = self.view.read(addr, bytes);
-        read.ok_or_else(|| self.bad_address(addr, size))
-    }
-
-    fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), Fault> {
-        let written = self.view.write(addr, bytes);
-        written.ok_or_else(|| self.bad_address(addr, bytes.len() as u64))
-    }
-
-    fn read_rows(&mut self, rows: &Rows, bytes: &mut [u8]) -> Result<(), Fault> {
-        if self.view.read_rows(*rows, bytes) {
-            return Ok(());
-        }
-        rows.each()
-            .try_for_each(|(addr, place)| self.read(addr, &mut bytes[place]))
-    }
-
-    fn gather(
-        &mut self,
-        to: u64,
-        len: usize,
-        tensor: u64,
-        rows: &[(usize, Rows)],
-        finish: &mut dyn FnMut(&mut [u8]),
-    ) -> bool {
-        let arena = self.view.arena();
-        let Some(bytes) = self.view.shared(to, len) else {
-            return false;
-        };
-        crate::ahead::fetch_next(tensor, rows);
-        let read = |&(at, rows): &(usize, Rows)| arena.read_rows(rows, &mut bytes[at..]).is_ok();
-        if !rows.iter().all(read) {
-            return false;
-        }
-        finish(bytes);
-        true
-    }
-
-    fn scatter(&mut self, from: u64, len: usize, rows: &[(usize, Rows)]) -> bool {
-        let arena = self.view.arena();
-        let Some(bytes) = self.view.shared(from, len) else {
-            return false;
-        };
-        let write = |&(at, rows): &(usize, Rows)| arena.write_rows(rows, &bytes[at..]).is_ok();
-        rows.iter().all(write)
-    }
-
-    fn write_rows(&mut self, rows: &Rows, bytes: &[u8]) -> Result<(), Fault> {
-        if self.view.write_rows(*rows, bytes) {
-            return Ok(());
-        }
-        rows.each()
-            .try_for_each(|(addr, place)| self.write(addr, &bytes[place]))
-    }
-
-    fn update(
-        &mut self,
-        addr: u64,
-        size: u32,
-        update: &mut dyn FnMut(u64) -> u64,
-    ) -> Result<u64, Fault> {
-        if !addr.is_multiple_of(u64::from(size)) {
-            return Err(Fault::Misaligned { addr, size });
-        }
-        let old = self.view.update(addr, size, update);
-        old.ok_or_else(|| self.bad_address(addr, u64::from(size)))
-    }
-
-    fn exchange(&mut self, addr: u64, expected: Option<u128>, new: u128) -> Result<u128, Fault> {
-        let old = self.view.exchange(addr, expected, new);
-        old.ok_or_else(|| self.bad_address(addr, 16))
-    }
-
-    fn object(&mut self, handle: u64) -> Option<Arc<Object>> {
-        self.call.grid.shared.textures.recent(handle)
-    }
-
-    fn tid(&self) -> [u32; 3] {
-        tid_of(self.thread, self.call.ctx.ntid)
-    }
-
-    fn number(&self) -> u32 {
-        self.thread
-    }
-
-    fn loc(&self) -> SrcLoc {
-        self.loc
-    }
-
-    fn is_odd(&self) -> bool {
-        self.call.ctx.cluster_ctarank & 1 != 0
-    }
-
-    fn shared(&self, cta: Member) -> Result<&[u8], Fault> {
-        match cta {
-            Member::Own => Ok(self.view.all_shared()),
-            Member::Peer => {
-                let (_, peer) = self.peer()?;
-                Ok(self.view.shared_of(peer))
-            }
-        }
-    }
-
-    fn tensor_memory(&mut self, cta: Member) -> Result<&mut Option<Box<TensorMemory>>, Fault> {
-        if cta == Member::Peer {
-            let (cluster, peer) = self.peer()?;
-            // SAFETY: the CTAs of a cluster are started together and run on one thread; the result lives no longer than this
-            // borrow of the only thread of theirs that executes an operation now.
-            return Ok(unsafe { cluster.tensors.memory_of(peer) });
-        }
-        // SAFETY: the CTA has been started, it runs on this thread, and the result lives no longer than this borrow of the only
-        // thread of the CTA that executes an operation now.
-        let memory = unsafe { crate::tensor::memory_of(self.call.ctx) };
-        memory.map_err(|leak| {
-            let ctaid = leak.site().ctaid;
-            Fault::refused(format!("before this, in CTA {ctaid:?}: {leak}"))
-        })
-    }
-
-    fn ctaid(&self) -> [u32; 3] {
-        self.call.ctx.ctaid
-    }
-
-    fn cluster_rank(&self) -> u32 {
-        self.call.ctx.cluster_ctarank
-    }
-
-    fn cluster_size(&self) -> u32 {
-        self.call.grid.cluster_size()
-    }
-
-    fn shared_window(&self) -> u64 {
-        self.call.ctx.shared_base
-    }
-
-    fn queue(&mut self) -> &mut Queue {
-        // SAFETY: the CTA has been started, it runs on this thread, and the result lives no longer
-        // than this borrow of the only thread of the cluster that executes an operation now.
-        unsafe { crate::tensor::queue_of(self.call.ctx) }
-    }
-
-    fn act_as(&mut self, issuer: &Issuer, act: &mut Act<'_>) -> Result<(), Fault> {
-        let call = Call {
-            grid: self.call.grid,
-            ctx: crate::tensor::context_of(self.call.ctx, issuer.rank),
-        };
-        act(&mut DeviceThread {
-            call: &call,
-            view: call.view(issuer.thread),
-            thread: issuer.thread,
-            loc: issuer.site.loc,
-        })
-    }
-
-    fn print(&mut self, text: &[u8]) {
-        self.call.grid.print(text);
-    }
-
-    fn malloc(&mut self, size: u64) -> u64 {
-        self.call.grid.shared.malloc(size)
-    }
-
-    fn free(&mut self, addr: u64) -> Result<(), String> {
-        self.call.grid.shared.free(addr)
-    }
-}
-
-impl DeviceThread<'_> {
-    /// The cluster, and the rank of the peer of the thread's CTA, which has not ended.
-    fn peer(&self) -> Result<(&ClusterWindow, u32), Fault> {
-        let cluster = crate::view::cluster_of(self.call.ctx).ok_or_else(Fault::no_peer)?;
-        let peer = cluster.peer_of(self.call.ctx.cluster_ctarank);
-        match peer.ok_or_else(Fault::no_peer)? {
-            peer if cluster.has_ended(peer) => Err(Fault::peer_has_exited()),
-            peer => Ok((cluster, peer)),
-        }
-    }
-
-    fn bad_address(&self, addr: u64, size: u64) -> Fault {
-        let why = crate::view::describe(self.call.grid, self.call.ctx, addr);
-        Fault::BadAddress { addr, size, why }
-    }
-}
-
-/// A CTA has ended: completes what its threads have begun.
-pub(crate) fn finish(grid: &Grid, ctx: &CtaContext) -> Result<(), LaunchError> {
-    outside_of_code(grid, ctx, &mut |thread| asynchronous::finish(thread))
-}
-
-/// The threads of a CTA, or of its cluster, only turn in loops: completes an operation, if there is
-/// one.
-pub(crate) fn complete_any(grid: &Grid, ctx: &CtaContext) -> Result<bool, LaunchError> {
-    let mut is_one = false;
-    outside_of_code(grid, ctx, &mut |thread| {
-        is_one = asynchronous::complete_any(thread)?;
-        Ok(())
-    })?;
-    Ok(is_one)
-}
-
-/// Does something about operations that the threads of a CTA have begun, while no thread of its
-/// cluster is in compiled code.
-fn outside_of_code(grid: &Grid, ctx: &CtaContext, act: &mut Act<'_>) -> Result<(), LaunchError> {
-    let call = Call { grid, ctx };
-    let mut thread = DeviceThread {
-        call: &call,
-        view: call.view(0),
-        thread: 0,
-        loc: SrcLoc::default(),
-    };
-    if thread.queue().is_empty() {
-        return Ok(());
-    }
-    act(&mut thread).map_err(|fault| call.fault(fault, 0, SrcLoc::default().0))
-}
-
-fn trap_cause(fault: Fault) -> TrapCause {
-    match fault {
-        Fault::BadAddress { addr, why, .. } => TrapCause::BadAddress {
-            addr: Some(addr),
-            note: why,
-        },
-        Fault::Misaligned { addr, size } => TrapCause::Misaligned { addr, size },
-        Fault::Assert { message } => TrapCause::Assert { message },
-        other => TrapCause::BadCall {
-            note: other.to_string(),
-        },
     }
 }
 

@@ -37,6 +37,7 @@ use crate::runtime::Shared;
 use crate::sched::cta::Cta;
 use crate::sched::{GoOn, Outcome, Rng, Runner, Shortcut};
 use crate::supply::Supply;
+use crate::thread;
 use crate::traces::Traces;
 use crate::worker::Worker;
 
@@ -566,7 +567,7 @@ impl Ctas<'_> {
 
     /// Takes a CTA whose threads have ended.
     fn done(&mut self, mut cta: Box<Cta>) -> Result<(), LaunchError> {
-        builtins::finish(self.grid, cta.ctx())?;
+        thread::finish(self.grid, cta.ctx())?;
         if let Some(leak) = cta.tensor.leak() {
             return Err(self.grid.leaked(&leak));
         }

@@ -26,6 +26,7 @@ mod sampling;
 mod sched;
 mod supply;
 mod tensor;
+mod thread;
 mod traces;
 mod view;
 mod watchdog;

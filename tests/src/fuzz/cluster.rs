@@ -483,7 +483,8 @@ impl Making {
                 let mask = (1u32 << self.n) - 1;
                 format!(
                     "    setp.eq.and.u32 {p}, %rank, {from}, %first;\n    \
-                     @{p} cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [{to}], [{a}], {bytes}, [{bar}], {mask};\n"
+                     @{p} cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster \
+                     [{to}], [{a}], {bytes}, [{bar}], {mask};\n"
                 )
             }
         };

@@ -1,6 +1,7 @@
 //! How `tcgen05` is done: each instruction is an operation of the device that is complete when it
-//! has been issued, but for programs in which operations complete late ([`super::late`]). What a warp executes together needs its threads together only where one may
-//! touch what another has accessed: at waits, and where tensor memory is allocated or given back.
+//! has been issued, but for programs in which operations complete late ([`super::late`]). What a
+//! warp executes together needs its threads together only where one may touch what another has
+//! accessed: at waits, and where tensor memory is allocated or given back.
 
 use ptxjit_ir::{
     AsyncOp, BlockScale, CopyShape, FloatBinaryOp, FloatFmt, FloatMode, FloatUnaryOp, InstData,

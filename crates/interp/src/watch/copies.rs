@@ -11,7 +11,7 @@ use super::{Accessed, Watch, Who};
 
 /// A copy in progress: what reads and what writes for it, and its numbers among what these do.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Copy {
+pub(crate) struct Copy {
     reader: (Agent, Epoch),
     writer: (Agent, Epoch),
 }
@@ -27,7 +27,7 @@ impl Copy {
 
 /// An operation that completes late: the copy whose accesses have been noted, or what its thread
 /// had done when it began.
-pub(super) enum Begun {
+pub(crate) enum Begun {
     Copy(Copy),
     Past(Clock),
 }
@@ -39,7 +39,7 @@ impl Watch {
     /// The accesses of the thread's copy have been noted. It completes later.
     pub(crate) fn set_aside(&mut self, who: &Who, late: Late) {
         if let Some(copy) = self.thread(who).copy.take() {
-            self.begun.insert(late, Begun::Copy(copy));
+            self.order.begun.insert(late, Begun::Copy(copy));
         }
     }
 
@@ -53,13 +53,13 @@ impl Watch {
             true => self.order.past_with_copies(who.agent(), past),
             false => self.order.past(who.agent(), past),
         };
-        self.begun.insert(late, Begun::Past(clock));
+        self.order.begun.insert(late, Begun::Past(clock));
     }
 
     /// An operation has arrived at an mbarrier, which has this parity behind it.
     pub(crate) fn arrived_late(&mut self, who: &Who, late: Late, at: (u32, u64), parity: bool) {
         self.needs_mbarrier(who, at);
-        match self.begun.remove(&late) {
+        match self.order.begun.remove(&late) {
             Some(Begun::Copy(copy)) => self.order.mbarrier_bytes(at, copy.writer, parity),
             Some(Begun::Past(clock)) => self.order.mbarrier_learns(at, &clock, parity),
             None => {}

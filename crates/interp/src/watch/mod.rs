@@ -6,7 +6,7 @@
 //! ([`ptxjit_ir::MarkOp`]).
 
 mod clock;
-mod copies;
+pub(crate) mod copies;
 pub(crate) mod finding;
 mod history;
 mod mbarrier;
@@ -21,8 +21,7 @@ use ptxjit_ir::{BarrierOp, MemSem, Scope, Space, SrcLoc};
 use rustc_hash::FxHashMap;
 
 use clock::Agent;
-pub(crate) use copies::Late;
-use copies::{Begun, Copy};
+use copies::Copy;
 use finding::{AccessOp, Finding, FindingKind, Findings, Object, Severity, Site};
 use history::{Clusters, Event, History, SiteId, Strength};
 use order::{Order, Past, Place, StrongAccess};
@@ -161,8 +160,6 @@ pub(crate) struct Watch {
     block: [u32; 3],
     findings: Findings,
     allocated: FxHashMap<u64, (u64, Who)>,
-    /// Operations that complete late, and have not yet.
-    begun: FxHashMap<Late, Begun>,
     /// If they are wanted.
     pub(crate) writes: Option<LastWrites>,
 }
@@ -199,7 +196,6 @@ impl Watch {
             block,
             findings: Findings::default(),
             allocated: FxHashMap::default(),
-            begun: FxHashMap::default(),
             writes: None,
         }
     }

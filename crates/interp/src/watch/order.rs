@@ -14,6 +14,7 @@ use ptxjit_ir::{MemSem, Scope};
 use rustc_hash::FxHashMap;
 
 use super::clock::{Agent, AgentKind, Clock, Epoch};
+use super::copies::{Begun, Late};
 use super::history::Clusters;
 
 /// Which memory an address is of: that of the device, or a CTA's shared memory.
@@ -165,6 +166,8 @@ pub(crate) struct Order {
     /// For each mbarrier on which bulk copies complete, by CTA and address: its number in the CTA,
     /// and how many there were.
     bulk: FxHashMap<u32, FxHashMap<u64, (u32, Epoch)>>,
+    /// Operations that complete late, and have not yet.
+    pub(super) begun: FxHashMap<Late, Begun>,
     /// Barriers of clusters: the pasts of arrivals in this phase, and of the phase before.
     at_cluster: FxHashMap<[u32; 3], [Clock; 2]>,
 }
@@ -185,6 +188,7 @@ impl Order {
             mbarriers: FxHashMap::default(),
             arrivals: FxHashMap::default(),
             bulk: FxHashMap::default(),
+            begun: FxHashMap::default(),
             at_cluster: FxHashMap::default(),
         }
     }

@@ -12,9 +12,9 @@ use super::cta::{Cta, Phase};
 use super::lane_wise::live_lanes;
 use super::lanes::Lanes;
 use super::{Outcome, Runner, report};
-use crate::builtins;
 use crate::error::{LaunchError, TrapCause};
 use crate::memory::ClusterWindow;
+use crate::thread;
 
 /// Rounds of nothing but yielding of a CTA before it is the next one's turn.
 const PATIENCE: u32 = 2;
@@ -53,7 +53,7 @@ impl Runner<'_> {
             }
             idle_rounds += 1;
             if idle_rounds >= patience {
-                if builtins::complete_any(self.grid, cluster.ctas[0].ctx())? {
+                if thread::complete_any(self.grid, cluster.ctas[0].ctx())? {
                     (idle_rounds, any_progress) = (0, true);
                     continue;
                 }
@@ -76,7 +76,7 @@ impl Runner<'_> {
             any_progress |= progress;
             match outcome {
                 Outcome::Done => {
-                    builtins::finish(self.grid, cluster.ctas[rank].ctx())?;
+                    thread::finish(self.grid, cluster.ctas[rank].ctx())?;
                     if let Some(leak) = cluster.ctas[rank].tensor.leak() {
                         return Err(self.grid.leaked(&leak));
                     }

@@ -38,9 +38,9 @@ use std::ops::Range;
 use ptxjit_abi::{CompiledKernel, LaneState, Operand, ResumeKind, ResumePoint};
 use ptxjit_ir::BarrierOp;
 
-use crate::builtins;
 use crate::error::LaunchError;
 use crate::grid::Grid;
+use crate::thread;
 use crate::worker::{Entered, Worker};
 use cta::{Cta, Phase, low_bits};
 
@@ -109,7 +109,7 @@ impl Runner<'_> {
                     idle_rounds += 1;
                     if idle_rounds >= patience {
                         let is_alone = !self.grid.in_clusters;
-                        if is_alone && builtins::complete_any(self.grid, cta.ctx())? {
+                        if is_alone && thread::complete_any(self.grid, cta.ctx())? {
                             (idle_rounds, any_progress) = (0, true);
                             continue;
                         }
