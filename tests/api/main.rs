@@ -9,6 +9,7 @@ mod host_memory;
 mod late;
 mod launches;
 mod linking;
+mod litmus;
 mod modules;
 mod placement;
 mod raw;

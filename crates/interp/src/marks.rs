@@ -117,10 +117,13 @@ impl<'p> Machine<'p, '_> {
                 }
             }
             MarkOp::BarrierCopies { .. } => watch.mbarrier_copies(&who, at),
-            MarkOp::BarrierTest { acquires, .. } => {
+            MarkOp::BarrierTest {
+                acquires, by_state, ..
+            } => {
                 watch.access(who, mbarrier_access(at, AccessOp::Load));
-                if acquires && args[1] & 1 != 0 {
-                    watch.mbarrier_complete(&who, at);
+                let is_valid = !by_state || watch.has_recent_state(&who, at);
+                if is_valid && args[1] & 1 != 0 {
+                    watch.mbarrier_complete(&who, at, acquires);
                 }
             }
             MarkOp::BarrierInval { .. } => {

@@ -495,6 +495,7 @@ fn wait<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
         space: barrier.space,
         offset: barrier.offset,
         acquires: !inst.has(Mod::Relaxed),
+        by_state: !inst.has(Mod::Parity),
     };
     t.mark(op, &[addr, is_complete]);
     t.dst(inst, 0, is_complete)

@@ -83,6 +83,18 @@ impl Watch {
             .mbarrier_arrive((who.agent(), past), at, releases, parity);
     }
 
+    /// Whether the states that a thread has of an mbarrier are of the current phase or the one
+    /// before: of others nothing can be asked, as a state tells no more than the parity of its
+    /// phase.
+    pub(crate) fn has_recent_state(&mut self, who: &Who, at: (u32, u64)) -> bool {
+        let is_recent = self.order.phases_since_arrival(who.agent(), at) <= 1;
+        if !is_recent && self.checks.sync {
+            let text = "waits for a phase of an mbarrier that was over before the last one began";
+            self.mbarrier_misuse(who, text);
+        }
+        is_recent
+    }
+
     pub(crate) fn mbarrier_copies(&mut self, who: &Who, at: (u32, u64)) {
         let Some(cta) = self.ctas.get_mut(&who.cta) else {
             return;
@@ -91,11 +103,11 @@ impl Watch {
         self.order.mbarrier_copies(who.agent(), past, at);
     }
 
-    pub(crate) fn mbarrier_complete(&mut self, who: &Who, at: (u32, u64)) {
+    pub(crate) fn mbarrier_complete(&mut self, who: &Who, at: (u32, u64), acquires: bool) {
         let Some(cta) = self.ctas.get_mut(&who.cta) else {
             return;
         };
         let past = &mut cta.threads[who.thread as usize].past;
-        self.order.mbarrier_complete(past, at);
+        self.order.mbarrier_complete(past, at, acquires);
     }
 }

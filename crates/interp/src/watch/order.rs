@@ -8,7 +8,7 @@
 //! those released at device scope, and for each CTA those that its own threads released for it.
 //! `fence.sc` counts as `fence.acq_rel`: the order among such fences is a matter of luck.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use ptxjit_ir::{MemSem, Scope};
 use rustc_hash::FxHashMap;
@@ -33,8 +33,26 @@ pub(crate) struct Past {
     fenced: [Clock; 2],
     /// What strong reads have seen, for a fence to take over: from its own CTA, and from anywhere.
     seen: [Clock; 2],
+    /// What it has released or seen by its latest operations on single locations.
+    at: VecDeque<AtLocation>,
     copies: Copies,
     bulk: Copies,
+}
+
+/// Locations of which a thread remembers what its operations there did: the two operations of a
+/// pattern stand close together.
+const MOST_LOCATIONS: usize = 4;
+
+/// The first half of patterns of two operations on one location (PTX ISA, "Release and Acquire
+/// Patterns"): a release lets later strong writes there carry its past, a strong read lets later
+/// acquires there have what it has seen. It holds whoever writes there in between.
+#[derive(Clone, Debug)]
+struct AtLocation {
+    key: (Place, u64),
+    /// Within the CTA, and beyond.
+    released: [Clock; 2],
+    /// From its own CTA, and from anywhere.
+    seen: [Clock; 2],
 }
 
 /// A thread's asynchronous copies, by their numbers.
@@ -79,6 +97,23 @@ impl Past {
     pub(crate) fn fence_proxies(&mut self, agent: Agent) {
         self.hand_on(agent);
         self.clock.fence_proxies();
+    }
+
+    /// What the thread remembers of a location.
+    fn at(&mut self, key: (Place, u64)) -> &mut AtLocation {
+        if let Some(idx) = self.at.iter().position(|it| it.key == key) {
+            return &mut self.at[idx];
+        }
+        if self.at.len() == MOST_LOCATIONS {
+            self.at.pop_front();
+        }
+        self.at.push_back(AtLocation {
+            key,
+            released: Default::default(),
+            seen: Default::default(),
+        });
+        let last = self.at.len() - 1;
+        &mut self.at[last]
     }
 
     /// All that happened before now, to hand on. What the thread does next is not part of it.
@@ -137,8 +172,12 @@ struct Location {
 #[derive(Default)]
 struct Mbarrier {
     parity: bool,
+    /// How many phases are over.
+    phase: u64,
     arriving: Clock,
     complete: Clock,
+    /// The phase in which each thread has arrived last, if its state can be asked for.
+    arrived_in: FxHashMap<Agent, u64>,
 }
 
 impl Mbarrier {
@@ -146,6 +185,7 @@ impl Mbarrier {
     fn turn_to(&mut self, parity: bool) {
         if self.parity != parity {
             self.parity = parity;
+            self.phase += 1;
             // Arrivals are read-modify-writes: a phase hands on what those before it did, to
             // threads that look late.
             self.complete.join(&std::mem::take(&mut self.arriving));
@@ -222,6 +262,13 @@ impl Order {
 
     /// A strong read whose value the program gets.
     pub(crate) fn strong_read(&mut self, agent: Agent, past: &mut Past, access: &StrongAccess) {
+        let key = (access.place, access.addr);
+        if acquires(access.sem)
+            && let Some(at) = past.at.iter().find(|at| at.key == key)
+        {
+            past.clock
+                .join(&at.seen[usize::from(self.is_wide(access.scope))]);
+        }
         let Some(location) = self.locations.get(&(access.place, access.addr)) else {
             return;
         };
@@ -241,6 +288,11 @@ impl Order {
         }
         past.seen[0].join(&near);
         past.seen[1].join(&all);
+        if !all.is_empty() {
+            let at = past.at(key);
+            at.seen[0].join(&near);
+            at.seen[1].join(&all);
+        }
     }
 
     /// A strong write; `is_update` if it is that of a read-modify-write.
@@ -251,17 +303,21 @@ impl Order {
         access: &StrongAccess,
         is_update: bool,
     ) {
+        let key = (access.place, access.addr);
         let [mut near, mut far] = past.fenced.clone();
         if releases(access.sem) {
             near = past.hand_on(agent);
             if self.is_wide(access.scope) {
                 far = near.clone();
             }
+            past.at(key).released = [near.clone(), far.clone()];
+        } else if let Some(at) = past.at.iter().find(|at| at.key == key) {
+            near.join(&at.released[0]);
+            far.join(&at.released[1]);
         }
         if !self.is_wide(access.scope) {
             far = Clock::default();
         }
-        let key = (access.place, access.addr);
         let carries = near.is_empty() && far.is_empty();
         if carries && !self.locations.contains_key(&key) {
             return;
@@ -326,10 +382,13 @@ impl Order {
         parity: bool,
     ) {
         let mbarrier = self.mbarriers.entry(at).or_default();
-        if releases {
-            let clock = past.hand_on(agent);
-            mbarrier.arriving.join(&clock);
-        }
+        mbarrier.arrived_in.insert(agent, mbarrier.phase);
+        // A relaxed arrival is a strong write: it carries what a fence before it lets go.
+        let carried = match releases {
+            true => past.hand_on(agent),
+            false => past.fenced[usize::from(agent.cta != at.0)].clone(),
+        };
+        mbarrier.arriving.join(&carried);
         mbarrier.turn_to(parity);
     }
 
@@ -350,6 +409,15 @@ impl Order {
         let mbarrier = self.mbarriers.entry(at).or_default();
         mbarrier.arriving.join(clock);
         mbarrier.turn_to(parity);
+    }
+
+    /// How many phases of an mbarrier are over since a thread has arrived last; none if it has not.
+    pub(crate) fn phases_since_arrival(&self, agent: Agent, at: (u32, u64)) -> u64 {
+        let Some(mbarrier) = self.mbarriers.get(&at) else {
+            return 0;
+        };
+        let arrived = mbarrier.arrived_in.get(&agent);
+        arrived.map_or(0, |phase| mbarrier.phase - phase)
     }
 
     /// What makes the bulk copies that complete on an mbarrier, and the number of the next.
@@ -385,10 +453,16 @@ impl Order {
         mbarrier.arriving.join(&clock);
     }
 
-    /// A phase was found complete by a thread that acquires.
-    pub(crate) fn mbarrier_complete(&mut self, past: &mut Past, at: (u32, u64)) {
-        if let Some(mbarrier) = self.mbarriers.get(&at) {
+    /// A phase was found complete. A thread that does not acquire by that can by a fence.
+    pub(crate) fn mbarrier_complete(&mut self, past: &mut Past, at: (u32, u64), acquires: bool) {
+        let Some(mbarrier) = self.mbarriers.get(&at) else {
+            return;
+        };
+        if acquires {
             past.clock.join(&mbarrier.complete);
+        }
+        for seen in &mut past.seen {
+            seen.join(&mbarrier.complete);
         }
     }
 

@@ -97,6 +97,8 @@ pub enum MarkOp {
         /// If it is complete, what was done before its arrivals is ordered before what the thread
         /// does next.
         acquires: bool,
+        /// It asks for the phase of an arrival, not for one of a parity.
+        by_state: bool,
     },
     /// The memory of the mbarrier can be used for something else; operand: its address.
     BarrierInval {
