@@ -55,6 +55,8 @@ pub struct Counters {
     pub n: u32,
     /// By the place of the statement.
     pub statements: BTreeMap<SrcLoc, Counted>,
+    /// Of branches by an index: the threads that go to each target.
+    pub tables: BTreeMap<SrcLoc, Vec<u32>>,
     /// Calls of each function, and threads that begin the kernel.
     pub functions: BTreeMap<FuncId, u32>,
 }

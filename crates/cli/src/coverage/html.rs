@@ -249,10 +249,14 @@ fn condition_rows(conditions: &[Condition]) -> String {
 }
 
 fn condition_text(condition: &Condition) -> String {
-    let [kind, yes, no] = match condition.kind {
-        ConditionKind::Branch => ["branch", "taken by", "not taken by"],
-        ConditionKind::Select => ["selection", "first value for", "second value for"],
-        _ => ["guard", "true for", "false for"],
+    let (kind, words): (_, Vec<String>) = match condition.kind {
+        ConditionKind::Branch => ("branch", words(["taken by", "not taken by"])),
+        ConditionKind::Select => ("selection", words(["first value for", "second value for"])),
+        ConditionKind::Table => {
+            let targets = condition.targets.iter().map(|it| escaped(it));
+            ("branch", targets.map(|it| format!("to {it} by")).collect())
+        }
+        _ => ("guard", words(["true for", "false for"])),
     };
     if !is_reached(condition) {
         return format!("{kind}: <span class=\"zero\">never reached</span>");
@@ -261,8 +265,9 @@ fn condition_text(condition: &Condition) -> String {
         0 => format!("<span class=\"zero\">{word} none</span>"),
         n => format!("{word} {n}"),
     };
-    let [yes, no] = [side(yes, condition.sides[0]), side(no, condition.sides[1])];
-    let mut text = format!("{kind}: {yes}, {no}");
+    let sides = words.iter().zip(&condition.sides);
+    let sides: Vec<String> = sides.map(|(word, &threads)| side(word, threads)).collect();
+    let mut text = format!("{kind}: {}", sides.join(", "));
     if let (Some(warps @ 1..), Some(diverged)) = (condition.warps, condition.diverged) {
         let share = 100.0 * diverged as f64 / warps as f64;
         let class = match diverged {
@@ -273,6 +278,10 @@ fn condition_text(condition: &Condition) -> String {
             &format!("; <span{class}>{diverged} of {warps} warps diverge ({share:.0} %)</span>");
     }
     text
+}
+
+fn words(words: [&str; 2]) -> Vec<String> {
+    words.map(str::to_owned).to_vec()
 }
 
 /// Text for HTML, also within quotation marks.

@@ -67,13 +67,18 @@ fn line(number: u32, line: &Line) -> Value {
 }
 
 fn condition(condition: &Condition) -> Value {
-    let [holds, fails] = condition.sides;
+    let all: u64 = condition.sides.iter().sum();
     let warps = condition.warps.filter(|&warps| warps > 0);
-    let lanes = warps.map(|warps| (holds + fails) as f64 / warps as f64);
+    let lanes = warps.map(|warps| all as f64 / warps as f64);
+    let side = |(idx, &threads): (usize, &u64)| match condition.targets.get(idx) {
+        Some(target) => json!({"target": target, "threads": threads}),
+        None => json!({"holds": idx == 0, "threads": threads}),
+    };
+    let sides: Vec<Value> = condition.sides.iter().enumerate().map(side).collect();
     json!({
         "kind": condition.kind.name(), "line": condition.line, "function": condition.function,
         "ptx": place(&condition.ptx), "reached": is_reached(condition),
-        "sides": [{"holds": true, "threads": holds}, {"holds": false, "threads": fails}],
+        "sides": sides,
         "warps": condition.warps, "diverged": condition.diverged, "mean_active_lanes": lanes,
     })
 }

@@ -1,12 +1,14 @@
 //! Tracefiles of LCOV, as its `geninfo` describes them, for `genhtml` and services that read them.
 //!
 //! `DA` and `FNDA` count threads. Conditions are branches of their line: each is a block of its
-//! own, whose branch 0 is the side where the condition holds. A condition that no thread has come
-//! to has `-`.
+//! own, whose branch 0 is the side where the condition holds; a branch by an index has one for each
+//! target. A condition that no thread has come to has `-`.
 
 use std::fmt::Write as _;
 
 use ptxjit::coverage::File;
+
+use super::totals::is_reached;
 
 /// All files, a record each.
 pub(super) fn document(files: &[File]) -> String {
@@ -46,7 +48,7 @@ fn branches(out: &mut String, file: &File) -> std::fmt::Result {
             false => 0,
         };
         line = condition.line;
-        let is_reached = condition.sides != [0, 0];
+        let is_reached = is_reached(condition);
         for (side, &threads) in condition.sides.iter().enumerate() {
             let count = match is_reached {
                 true => threads.to_string(),
@@ -56,7 +58,7 @@ fn branches(out: &mut String, file: &File) -> std::fmt::Result {
             writeln!(out, "BRDA:{line},{block},{side},{count}")?;
         }
     }
-    let sides = 2 * file.conditions.len();
+    let sides: usize = file.conditions.iter().map(|it| it.sides.len()).sum();
     writeln!(out, "BRF:{sides}\nBRH:{taken}")
 }
 

@@ -21,15 +21,15 @@ pub(super) struct Totals {
 impl Totals {
     pub(super) fn of(file: &File) -> Totals {
         let run = || file.lines.values().filter(|line| line.threads > 0);
-        let sides = file.conditions.iter().flat_map(|it| it.sides);
+        let sides = || file.conditions.iter().flat_map(|it| &it.sides);
         Totals {
             lines: file.lines.len(),
             lines_run: run().count(),
             lines_partly: run().filter(|line| !line.is_complete()).count(),
             functions: file.functions.len(),
             functions_run: file.functions.iter().filter(|it| it.threads > 0).count(),
-            sides: 2 * file.conditions.len(),
-            sides_run: sides.filter(|&threads| threads > 0).count(),
+            sides: sides().count(),
+            sides_run: sides().filter(|&&threads| threads > 0).count(),
         }
     }
 }
@@ -50,5 +50,5 @@ impl Sum for Totals {
 
 /// Whether any thread has come to a condition.
 pub(super) fn is_reached(condition: &Condition) -> bool {
-    condition.sides != [0, 0]
+    condition.sides.iter().any(|&threads| threads > 0)
 }

@@ -549,3 +549,113 @@ fn launches_that_fail_are_counted_as_far_as_they_came() {
         assert!(text.contains(&format!("\n{line}\n")), "{line}: {text}");
     }
 }
+
+/// 35 of 40 threads branch: nine each to A, to B and to the first C of the table, eight to the second,
+/// none to D, where there is another table.
+const TABLES: &str = "
+.version 7.0
+.target sm_80
+.address_size 64
+.file 1 \"tables.cu\"
+.visible .entry tables(.param .u64 out)
+{
+    .reg .pred %p;
+    .reg .u32 %t, %i;
+    .reg .u64 %o;
+    ld.param.u64 %o, [out];
+    mov.u32 %t, %tid.x;
+    rem.u32 %i, %t, 4;
+    setp.lt.u32 %p, %t, 35;
+T: .branchtargets A, B, C, C, D;
+    .loc 1 4 5
+    @%p brx.idx %i, T;
+    .loc 1 5 5
+    ret;
+A:
+    .loc 1 7 5
+    ret;
+B:
+    .loc 1 8 5
+    ret;
+C:
+    .loc 1 9 5
+    ret;
+D:
+    .loc 1 10 5
+U: .branchtargets A, B;
+    brx.idx %i, U;
+}
+";
+
+#[test]
+fn targets_of_branches_by_an_index_are_sides() {
+    let ptx = temp("coverage_tables.ptx", TABLES.as_bytes());
+    let ways: [&[&str]; 4] = [
+        &["--gang", "1"],
+        &["--gang", "8"],
+        &["--gang", "32"],
+        &["--interp"],
+    ];
+    for way in ways {
+        let (lcov, json) = (format!("{ptx}.info"), format!("{ptx}.json"));
+        let words = [
+            "run",
+            &ptx,
+            "--block",
+            "40",
+            "--arg",
+            "u32[1]=zeros",
+            "--no-cache",
+        ];
+        let wanted = [
+            "--coverage",
+            &format!("lcov={lcov}"),
+            "--coverage",
+            &format!("json={json}"),
+            "--coverage",
+            &format!("html={ptx}.html"),
+        ];
+        ptxjit(&[&words[..], &wanted, way].concat()).expect(0);
+        let text = std::fs::read_to_string(&lcov).unwrap();
+        let (_, source) = text.split_once("SF:tables.cu\n").unwrap();
+        let branches: Vec<&str> = source
+            .lines()
+            .filter(|line| line.starts_with("BR"))
+            .collect();
+        let wanted = [
+            "BRDA:4,0,0,35",
+            "BRDA:4,0,1,5",
+            "BRDA:4,1,0,9",
+            "BRDA:4,1,1,9",
+            "BRDA:4,1,2,9",
+            "BRDA:4,1,3,8",
+            "BRDA:4,1,4,0",
+            "BRDA:10,0,0,-",
+            "BRDA:10,0,1,-",
+            "BRF:9",
+            "BRH:6",
+        ];
+        assert_eq!(branches, wanted, "{way:?}: {text}");
+        let document = std::fs::read_to_string(&json).unwrap();
+        let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+        let files = document["files"].as_array().unwrap();
+        let file = files.iter().find(|it| it["file"] == "tables.cu").unwrap();
+        let table = &file["branches"][1];
+        assert_eq!(table["kind"], "table");
+        let side =
+            |target: &str, threads: u64| serde_json::json!({"target": target, "threads": threads});
+        let wanted = [
+            side("A", 9),
+            side("B", 9),
+            side("C", 9),
+            side("C", 8),
+            side("D", 0),
+        ];
+        assert_eq!(table["sides"].as_array().unwrap(), &wanted, "{way:?}");
+    }
+    let page = std::fs::read_dir(format!("{ptx}.html")).unwrap();
+    let pages =
+        page.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap_or_default());
+    let text = "branch: to A by 9, to B by 9, to C by 9, to C by 8, <span class=\"zero\">to D by none</span>";
+    assert!(pages.into_iter().any(|page| page.contains(text)));
+}

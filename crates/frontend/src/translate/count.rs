@@ -3,9 +3,12 @@
 //! Instructions that the same threads execute share a counter: it stands before the first of them.
 //! A label, a branch, a call and an instruction under whose guard threads end begin another, since
 //! the threads that go on may be others. A condition has a counter of the threads for which its
-//! predicate is true; how many it was false for is the difference.
+//! predicate is true; how many it was false for is the difference. A branch by an index has one for
+//! each target.
 
-use ptxjit_ir::{Block, Counted, FuncId, InstData, IntBinaryOp, Sides, SrcLoc, Value};
+use ptxjit_ir::{
+    Block, CompareOp, Counted, FuncId, InstData, IntBinaryOp, Sides, SrcLoc, Type, Value,
+};
 
 use super::Translator;
 
@@ -108,6 +111,29 @@ impl Translator<'_> {
         let sides = self.count_sides(made, false);
         if let (Some(sides), Some(counted)) = (sides, self.counted()) {
             counted.choice = Some(sides);
+        }
+    }
+
+    /// Counts the threads that go to each of `n` targets of the branch at hand.
+    pub(super) fn count_targets(&mut self, index: Value, n: usize) {
+        let Some(loc) = self.counting.statement else {
+            return;
+        };
+        if self.tables.counters.is_none() {
+            return;
+        }
+        let mut targets = Vec::with_capacity(n);
+        for target in 0..n {
+            let target = self.iconst(Type::B32, target as u64);
+            let goes = self.compare(CompareOp::Eq, index, target);
+            let goes = match self.guard {
+                Some(guard) => self.binary(IntBinaryOp::And, guard, goes),
+                None => goes,
+            };
+            targets.extend(self.new_counter(Some(goes)));
+        }
+        if let Some(counters) = &mut self.tables.counters {
+            counters.tables.insert(loc, targets);
         }
     }
 

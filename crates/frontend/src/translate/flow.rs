@@ -185,7 +185,7 @@ impl<'m> Labels<'m> {
 }
 
 /// The labels that one entry of `.branchtargets` names.
-fn target_names<'s>(
+pub(super) fn target_names<'s>(
     source: &'s Source,
     target: &ast::BranchTarget,
 ) -> impl Iterator<Item = Cow<'s, str>> + use<'s> {
@@ -327,6 +327,7 @@ impl<'m> Translator<'m> {
                 }
             }
         }
+        self.count_targets(index, blocks.len());
         let default = self.builder.new_block();
         let call = ptxjit_ir::BlockCall::new;
         let targets = blocks.into_iter().map(call).collect();

@@ -2,9 +2,10 @@
 
 use ptxjit_ir::{FuncId, SrcLoc};
 
-use crate::ast::{self, Body, Loc, StmtKind};
+use crate::ast::{self, Body, Loc, OperandKind, StmtKind};
 use crate::parse;
 
+use super::flow::target_names;
 use super::module::{Module, SourceLine, Unit};
 
 /// A function that has a body.
@@ -31,6 +32,8 @@ pub struct Statement {
     pub is_guarded: bool,
     /// It selects one of two values by a predicate.
     pub selects: bool,
+    /// The labels among which it branches by an index.
+    pub targets: Vec<String>,
     /// It waits at a barrier of the CTA or the cluster.
     pub is_barrier: bool,
     /// The lines of the original program that it is of: where it stands, then where that was
@@ -68,6 +71,7 @@ impl Module {
                 is_branch: opcode == "bra",
                 is_guarded: inst.guard.is_some(),
                 selects: opcode == "selp",
+                targets: self.targets_of(inst, &body),
                 is_barrier: ["bar", "barrier"].contains(&opcode) && !is_passing(inst, self),
                 stack,
             });
@@ -78,6 +82,29 @@ impl Module {
             loc: SrcLoc(ast.name.span.start),
             statements,
         })
+    }
+
+    /// The labels of `brx.idx`, by the tables of its function.
+    fn targets_of(&self, inst: &ast::Inst, body: &Body) -> Vec<String> {
+        let source = self.source();
+        let (true, Some(operand)) = (inst.opcode.text(source) == "brx", inst.operands.get(1))
+        else {
+            return Vec::new();
+        };
+        let OperandKind::Name(table) = &operand.kind else {
+            return Vec::new();
+        };
+        let name = table.text(source);
+        // Tables stand before the branches; where a name is used again, the last one counts.
+        let tables = body.stmts.iter().filter_map(|stmt| match &stmt.kind {
+            StmtKind::BranchTargets(table) => Some(table),
+            _ => None,
+        });
+        let before = tables.filter(|it| it.label.span.start < inst.opcode.span.start);
+        let found = before.filter(|it| it.label.text(source) == name).last();
+        let targets = found.into_iter().flat_map(|table| &table.targets);
+        let names = targets.flat_map(|target| target_names(source, target));
+        names.map(|name| name.into_owned()).collect()
     }
 
     /// The lines of the original program that a statement is of, the innermost first: where it

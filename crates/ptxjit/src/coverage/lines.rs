@@ -112,8 +112,11 @@ pub struct Condition {
     pub ptx: (String, u32),
     /// The function that has it.
     pub function: String,
-    /// Threads that branched, executed the instruction or took the first value; and the others.
-    pub sides: [u64; 2],
+    /// Threads that branched, executed the instruction or took the first value; and the others. Of a
+    /// branch by an index those that went to each target.
+    pub sides: Vec<u64>,
+    /// The targets of a branch by an index.
+    pub targets: Vec<String>,
     /// How often a warp came to it, if that was counted.
     pub warps: Option<u64>,
     /// How often the threads of a warp went both ways, if that was counted. Only branches make
@@ -131,6 +134,8 @@ pub enum ConditionKind {
     Guard,
     /// `selp`.
     Select,
+    /// `brx.idx`.
+    Table,
 }
 
 impl ConditionKind {
@@ -140,16 +145,19 @@ impl ConditionKind {
             ConditionKind::Branch => "branch",
             ConditionKind::Guard => "guard",
             ConditionKind::Select => "select",
+            ConditionKind::Table => "table",
         }
     }
 }
 
 /// What was counted at a statement, over all kernels.
-#[derive(Copy, Clone, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Hits {
     pub(super) reached: Count,
     guard: Option<Side>,
     choice: Option<Side>,
+    /// Threads that went to each target.
+    targets: Vec<u64>,
 }
 
 /// The threads on the first side of a condition, and the warps that went both ways.
@@ -225,7 +233,7 @@ impl Place<'_> {
         }
         self.begin(function, threads);
         for statement in &function.statements {
-            let hits = hits.get(&statement.loc).copied().unwrap_or_default();
+            let hits = hits.get(&statement.loc).cloned().unwrap_or_default();
             self.statement(function, statement, &hits);
         }
     }
@@ -316,7 +324,8 @@ impl Place<'_> {
                 line,
                 ptx: ptx.clone(),
                 function: function.name.clone(),
-                sides: [side.threads, all.saturating_sub(side.threads)],
+                sides: vec![side.threads, all.saturating_sub(side.threads)],
+                targets: Vec::new(),
                 warps: by_warps.then_some(hits.reached[1]),
                 diverged: can_diverge.then_some(side.diverged),
             });
@@ -331,6 +340,20 @@ impl Place<'_> {
         if statement.selects {
             let all = hits.threads(statement);
             put(ConditionKind::Select, hits.choice.unwrap_or_default(), all);
+        }
+        if !statement.targets.is_empty() {
+            let mut sides = hits.targets.clone();
+            sides.resize(statement.targets.len(), 0);
+            draft.conditions.push(Condition {
+                kind: ConditionKind::Table,
+                line,
+                ptx: ptx.clone(),
+                function: function.name.clone(),
+                sides,
+                targets: statement.targets.clone(),
+                warps: by_warps.then_some(hits.reached[1]),
+                diverged: None,
+            });
         }
     }
 
@@ -391,6 +414,12 @@ impl Hits {
         };
         add(&mut self.guard, counted.guard);
         add(&mut self.choice, counted.choice);
+        let targets = counters.tables.get(&loc).into_iter().flatten();
+        for (idx, &counter) in targets.enumerate() {
+            let [threads, ..] = kernel.count(counter);
+            self.targets.resize(self.targets.len().max(idx + 1), 0);
+            self.targets[idx] = self.targets[idx].saturating_add(threads);
+        }
     }
 }
 
