@@ -30,6 +30,7 @@ const HEAD: &str = "
     .reg .pred p, q, first;
     .reg .b32 t, x, at, mine, bar_at, other, peer, peer_mine, peer_bar, slot_at, tm, shape;
     .reg .b64 from, from_mine, to, to_mine, m, d, e;
+    .reg .b128 answer;
     .shared .align 1024 .b8 room[4096];
     .shared .align 8 .b64 bar;
     .shared .align 4 .b32 slot;
@@ -296,6 +297,24 @@ const REMOTE: &[Program] = &[
         expected: from_input,
     },
     Program {
+        what: "clusterlaunchcontrol.try_cancel",
+        n_ctas: 1,
+        body: "@first st.shared.v2.b64 [at], {-1, -1};
+            bar.sync 0;
+            fence.proxy.async;
+            @first mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16;
+            @first clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [at], [bar_at];
+            WAIT
+            ld.shared.v2.b64 {d, e}, [at];
+            mov.b128 answer, {d, e};
+            clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 p, answer;
+            selp.u32 x, 1, 0, p;
+            st.global.u32 [to_mine], x;",
+        wait: PHASE,
+        // No other cluster is left.
+        expected: |_, _| 0,
+    },
+    Program {
         what: "cp.async.bulk.tensor to two CTAs",
         n_ctas: 2,
         body: "@first mbarrier.arrive.expect_tx.shared.b64 _, [bar], 128;
@@ -511,6 +530,39 @@ fn copies_of_tensors_and_between_ctas_that_are_not_waited_for_come_late() {
 #[test]
 fn what_is_done_in_tensor_memory_comes_late() {
     check(TENSOR_MEMORY);
+}
+
+/// What goes wrong when an operation is completed is told of the instruction that began it.
+#[test]
+fn faults_of_late_operations_name_their_instruction() {
+    let device = Device::new().unwrap();
+    let program = Program {
+        what: "a product for columns that are not allocated",
+        n_ctas: 1,
+        body: "ALLOC FILL
+            add.u32 tm, tm, 64;
+            PRODUCT WAIT
+            sub.u32 tm, tm, 64;
+            COLUMN",
+        wait: PHASE,
+        expected: sixteen,
+    };
+    for wait in [program.wait, ""] {
+        let module = Module::from_source(&device, "wrong.ptx", text(&program, wait)).unwrap();
+        for engine in [Engine::Interp, Engine::Jit] {
+            for schedule in seeds() {
+                let err = run(&device, (&module, 1), (engine, 8, schedule)).unwrap_err();
+                let told = err.to_string();
+                for part in [
+                    "column 64 is not allocated",
+                    "thread (0, 0, 0)",
+                    "tcgen05.mma",
+                ] {
+                    assert!(told.contains(part), "{engine:?}, {schedule}: {told}");
+                }
+            }
+        }
+    }
 }
 
 /// The answer of `test_wait` is no promise that it was yes.

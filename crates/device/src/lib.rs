@@ -123,6 +123,9 @@ pub trait Thread {
     /// the CTA with rank r begins at `r << CTA_SHIFT`.
     fn shared_window(&self) -> u64;
 
+    /// Takes a cluster that was not started off the grid: `%ctaid` of its first CTA.
+    fn cancel_launch(&mut self) -> Option<[u32; 3]>;
+
     /// What the threads of the cluster have begun and not completed.
     fn queue(&mut self) -> &mut Queue;
 
@@ -343,11 +346,30 @@ pub fn execute(
         DeviceOp::Exchange128 { compares } => exchange(*compares, thread, args, results),
         DeviceOp::Clear => clear(thread, args[0], args[1]),
         DeviceOp::Async(op) => asynchronous::execute(op, thread, args),
+        DeviceOp::CancelLaunch => {
+            if let Some([x, y, z]) = thread.cancel_launch().map(|at| at.map(u64::from)) {
+                (results[0], results[1]) = (x | y << 32 | z << 48, 1);
+            }
+            Ok(())
+        }
+        DeviceOp::BadBulk => Err(bad_bulk([args[0], args[1]], args[2])),
         DeviceOp::BadBarrier => Err(mbarrier::uninitialized(args[0])),
         DeviceOp::Texture(op) => texture::execute(*op, thread, args, results),
         // Results are zero already.
         DeviceOp::Mark(_) | DeviceOp::AlignedRow | DeviceOp::Trace(_) => Ok(()),
         DeviceOp::TensorMemory(op) => tcgen05::execute(op, thread, args, results),
+    }
+}
+
+/// What is wrong with a bulk copy of which something is no multiple of 16. PTX ISA, "Data Movement
+/// and Conversion Instructions: cp.async.bulk".
+fn bad_bulk(places: [u64; 2], bytes: u64) -> Fault {
+    const UNIT: u32 = 16;
+    match places.iter().find(|addr| !addr.is_multiple_of(UNIT.into())) {
+        Some(&addr) => Fault::Misaligned { addr, size: UNIT },
+        None => Fault::refused(format!(
+            "a bulk copy of {bytes} bytes: a multiple of {UNIT} is needed"
+        )),
     }
 }
 

@@ -261,6 +261,10 @@ impl ptxjit_device::Thread for View<'_, '_, '_> {
         self.machine.window_base(Space::SharedCluster)
     }
 
+    fn cancel_launch(&mut self) -> Option<[u32; 3]> {
+        self.machine.take_cluster(false)
+    }
+
     fn queue(&mut self) -> &mut Queue {
         &mut self.machine.queue
     }

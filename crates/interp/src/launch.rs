@@ -448,7 +448,7 @@ impl<'p> Machine<'p, '_> {
     }
 
     /// Takes a cluster that has not been started, the last or the first: `%ctaid` of its first CTA.
-    fn take_cluster(&mut self, last: bool) -> Option<[u32; 3]> {
+    pub(crate) fn take_cluster(&mut self, last: bool) -> Option<[u32; 3]> {
         let number = match last {
             true => self.waiting.next_back(),
             false => self.waiting.next(),

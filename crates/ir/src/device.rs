@@ -67,6 +67,13 @@ pub enum DeviceOp {
     Clear,
     /// Asynchronous, and complete late; or a wait for such.
     Async(AsyncOp),
+    /// Takes a cluster that was not launched yet off the grid; the result is a response in two
+    /// words: `%ctaid` of its first CTA (x in the low 32 bits, then 16 bits each of y and z), and
+    /// whether there was one.
+    CancelLaunch,
+    /// Stops the grid: a bulk copy whose operands (destination, source, bytes) are no multiples of
+    /// 16.
+    BadBulk,
     /// Stops the grid: an `mbarrier`, whose generic address is the operand, was never initialized.
     BadBarrier,
 }
@@ -86,6 +93,8 @@ impl DeviceOp {
             DeviceOp::Exchange128 { compares: true } => SmallVec::from_slice(&[Type::B64; 5]),
             DeviceOp::Clear => SmallVec::from_slice(&[Type::B64; 2]),
             DeviceOp::Async(op) => op.args(),
+            DeviceOp::CancelLaunch => SmallVec::new(),
+            DeviceOp::BadBulk => SmallVec::from_slice(&[Type::B64, Type::B64, Type::B32]),
             DeviceOp::BadBarrier => SmallVec::from_slice(&[Type::B64]),
         }
     }
@@ -98,9 +107,12 @@ impl DeviceOp {
             | DeviceOp::AlignedRow
             | DeviceOp::Clear
             | DeviceOp::Async(_)
+            | DeviceOp::BadBulk
             | DeviceOp::BadBarrier
             | DeviceOp::Trace(_) => SmallVec::new(),
-            DeviceOp::Exchange128 { .. } => SmallVec::from_slice(&[Type::B64; 2]),
+            DeviceOp::Exchange128 { .. } | DeviceOp::CancelLaunch => {
+                SmallVec::from_slice(&[Type::B64; 2])
+            }
             DeviceOp::Texture(op) => op.results(),
             DeviceOp::Mark(op) => op.results(),
             DeviceOp::TensorMemory(op) => op.results(),
@@ -119,6 +131,8 @@ impl DeviceOp {
             | DeviceOp::Exchange128 { .. }
             | DeviceOp::Clear
             | DeviceOp::Async(_)
+            | DeviceOp::CancelLaunch
+            | DeviceOp::BadBulk
             | DeviceOp::BadBarrier => Effect::Write,
             DeviceOp::Texture(op) => op.effect(),
         }
@@ -128,13 +142,14 @@ impl DeviceOp {
     /// stops the grid as part of its meaning.
     pub fn returns(&self) -> bool {
         match self {
-            DeviceOp::Builtin(_) | DeviceOp::BadBarrier => false,
+            DeviceOp::Builtin(_) | DeviceOp::BadBulk | DeviceOp::BadBarrier => false,
             DeviceOp::Tensor(_)
             | DeviceOp::TensorMemory(_)
             | DeviceOp::Texture(_)
             | DeviceOp::Exchange128 { .. }
             | DeviceOp::Clear
             | DeviceOp::Async(_)
+            | DeviceOp::CancelLaunch
             | DeviceOp::AlignedRow
             | DeviceOp::Trace(_)
             | DeviceOp::Mark(_) => true,
@@ -156,6 +171,8 @@ impl fmt::Display for DeviceOp {
             DeviceOp::Exchange128 { compares: true } => f.write_str("cas.128"),
             DeviceOp::Clear => f.write_str("clear"),
             DeviceOp::Async(op) => write!(f, "async.{op}"),
+            DeviceOp::CancelLaunch => f.write_str("cancel_launch"),
+            DeviceOp::BadBulk => f.write_str("bad_bulk"),
             DeviceOp::BadBarrier => f.write_str("bad_barrier"),
         }
     }

@@ -588,7 +588,7 @@ impl Drop for Ctas<'_> {
 }
 
 /// `%ctaid` of the CTA with this linear index.
-fn ctaid_of(idx: u64, grid: [u32; 3]) -> [u32; 3] {
+pub(crate) fn ctaid_of(idx: u64, grid: [u32; 3]) -> [u32; 3] {
     let [x, y, _] = grid.map(u64::from);
     [(idx % x) as u32, (idx / x % y) as u32, (idx / x / y) as u32]
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use crate::grid::Grid;
+use crate::grid::{Grid, ctaid_of};
 use crate::sched::Rng;
 
 /// A worker takes so many at a time of the CTAs that are left that each worker could take as many
@@ -21,6 +21,23 @@ pub(crate) struct Supply<'a> {
     chunk: Range<u64>,
     shuffled: Vec<u64>,
     total: u64,
+}
+
+impl Grid {
+    /// Takes a CTA, or a cluster, that no worker has taken yet, so that none starts it: `%ctaid` of
+    /// its first CTA.
+    pub(crate) fn take_unit(&self) -> Option<[u32; 3]> {
+        let total = self.n_units();
+        let is_left = |idx: u64| (idx < total).then_some(idx + 1);
+        let taken = (self.next).fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_left);
+        let extents = match self.in_clusters {
+            true => self.cluster.unwrap_or([1; 3]),
+            false => [1; 3],
+        };
+        let units = std::array::from_fn(|axis| self.grid[axis] / extents[axis]);
+        let unit = ctaid_of(taken.ok()?, units);
+        Some(std::array::from_fn(|axis| unit[axis] * extents[axis]))
+    }
 }
 
 impl Supply<'_> {

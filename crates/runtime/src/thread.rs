@@ -170,6 +170,10 @@ impl Thread for DeviceThread<'_> {
         self.ctx.shared_base
     }
 
+    fn cancel_launch(&mut self) -> Option<[u32; 3]> {
+        self.grid.take_unit()
+    }
+
     fn queue(&mut self) -> &mut Queue {
         // SAFETY: the CTA has been started, it runs on this thread, and the result lives no longer
         // than this borrow of the only thread of the cluster that executes an operation now.

@@ -2,9 +2,10 @@
 //! no thread need wait for their groups. Where they are to complete late, [`super::late`] has them.
 
 use ptxjit_ir::{
-    AsyncGroup, AtomicFmt, AtomicOp, CompareOp, InstData, IntBinaryOp, MarkOp, MemSem, Scope,
-    Space, Type, Value,
+    AsyncGroup, AtomicFmt, AtomicOp, CompareOp, DeviceOp, InstData, IntBinaryOp, MarkOp, MemSem,
+    Scope, Space, Type, Value,
 };
+use smallvec::smallvec;
 
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
@@ -24,6 +25,7 @@ const BULK: On = On::Group(AsyncGroup::Bulk);
 pub(super) fn copy<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let (to, from) = places(t, inst)?;
     let size = t.src(inst, 2)?;
+    check_units(t, (to, from), size)?;
     if inst.has(Mod::CpMask) {
         let mask = t.src_as(inst, inst.n_operands() - 1, T::B16)?;
         let mask = t.zext_or_trunc(mask, Type::B32);
@@ -36,7 +38,7 @@ pub(super) fn copy<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Di
         t.mark(MarkOp::AsyncEnd, &[]);
         return Ok(());
     }
-    // Sizes and addresses are multiples of 16 bytes.
+    // Code for one word is short, and wide vectors come of it all the same.
     let unit = (Type::B32, 4);
     if !inst.has(Mod::MbarrierCompleteTxBytes) {
         if t.is_late() {
@@ -72,6 +74,7 @@ pub(super) fn copy<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Di
 pub(super) fn reduce<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let (to, from) = places(t, inst)?;
     let size = t.src(inst, 2)?;
+    check_units(t, (to, from), size)?;
     let how = (op_of(inst), format_of(inst.ty(0)));
     if inst.has(Mod::MbarrierCompleteTxBytes) {
         let barrier = barrier(t, inst, 3)?;
@@ -139,6 +142,34 @@ fn places<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(Place, Place),
         (false, _) => [Space::Global, Space::Shared],
     };
     Ok((place(t, inst, 0, to)?, place(t, inst, 1, from)?))
+}
+
+/// Stops the grid unless places and size are multiples of 16 bytes.
+fn check_units(
+    t: &mut Translator<'_>,
+    (to, from): (Place, Place),
+    size: Value,
+) -> Result<(), Diagnostic> {
+    let low = |t: &mut Translator<'_>, (_, addr, offset): Place| {
+        let addr = t.zext_or_trunc(addr, Type::B32);
+        let offset = t.iconst(Type::B32, u64::from(offset as u32));
+        t.binary(IntBinaryOp::Add, addr, offset)
+    };
+    let [a, b] = [low(t, to), low(t, from)];
+    let bits = t.binary(IntBinaryOp::Or, a, b);
+    let bits = t.binary(IntBinaryOp::Or, bits, size);
+    let mask = t.iconst(Type::B32, 15);
+    let bits = t.binary(IntBinaryOp::And, bits, mask);
+    let zero = t.iconst(Type::B32, 0);
+    let is_bad = t.compare(CompareOp::Ne, bits, zero);
+    t.guarded(is_bad, |t| {
+        let [to, from] = [to, from].map(|place| late::generic(t, place));
+        t.ins_void(InstData::Device {
+            op: DeviceOp::BadBulk,
+            args: smallvec![to, from, size],
+        });
+        Ok(())
+    })
 }
 
 /// Copies those bytes of each sixteen whose bits are set.

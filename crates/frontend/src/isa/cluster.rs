@@ -4,8 +4,10 @@
 //! late.
 
 use ptxjit_ir::{
-    CTA_SHIFT, CompareOp, InstData, IntBinaryOp, MAX_CLUSTER, Space, SpecialReg, Type, Value,
+    CTA_SHIFT, CompareOp, DeviceOp, InstData, IntBinaryOp, MAX_CLUSTER, Space, SpecialReg, Type,
+    Value,
 };
+use smallvec::SmallVec;
 
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
@@ -13,7 +15,7 @@ use crate::translate::{Inst, Translator};
 use super::atomics::{atomic, format_of, op_of};
 use super::bulk_copy::{Place, each_step, place};
 use super::late::{self, On};
-use super::mbarrier::barrier;
+use super::mbarrier::{Barrier, barrier};
 use super::memory::{space_of, st};
 use super::modifiers::Mod;
 use super::operands::vector_length;
@@ -106,8 +108,8 @@ pub(super) fn reduce_async<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Resul
 /// Bytes of a response of `clusterlaunchcontrol.try_cancel`.
 const RESPONSE_BYTES: u32 = 16;
 
-/// Requests to take over a cluster that was not launched yet. They fail, as they may at any time:
-/// every cluster is launched.
+/// Requests to take over a cluster that was not launched yet. Whether there is one is settled at
+/// once; the response may come late.
 pub(super) fn try_cancel<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let (_, mut to, offset) = place(t, inst, 0, Space::Shared)?;
     if !inst.has(Mod::SharedCta) {
@@ -116,11 +118,11 @@ pub(super) fn try_cancel<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<
         to = t.ins(InstData::FromGeneric { space, arg }, Type::B64);
     }
     let barrier = barrier(t, inst, 1)?;
-    let bytes = t.iconst(Type::B32, RESPONSE_BYTES.into());
-    let zero = t.iconst(Type::B64, 0);
+    let op = DeviceOp::CancelLaunch;
+    let args = SmallVec::new();
+    let response = t.ins_multi(InstData::Device { op, args }, &[Type::B64; 2]);
     if !inst.has(Mod::MulticastClusterAll) {
-        t.store(Space::Shared, Type::B64, (to, offset), &[zero, zero]);
-        return barrier.change_bytes(t, bytes, true).map(|_| ());
+        return respond(t, (to, offset), &response, barrier);
     }
     let barrier = barrier.in_window(t);
     let sreg = SpecialReg::ClusterNctaRank;
@@ -130,10 +132,26 @@ pub(super) fn try_cancel<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<
     let mask = t.binary(IntBinaryOp::Sub, mask, one);
     each_cta(t, mask, |t, part| {
         let to = in_cta(t, to, part);
-        t.store(Space::Shared, Type::B64, (to, offset), &[zero, zero]);
         let barrier = barrier.in_cta(t, part);
-        barrier.change_bytes(t, bytes, true).map(|_| ())
+        respond(t, (to, offset), &response, barrier)
     })
+}
+
+/// Writes a response to shared memory, and tells the barrier.
+fn respond(
+    t: &mut Translator<'_>,
+    (to, offset): (Value, i32),
+    response: &[Value],
+    barrier: Barrier,
+) -> Result<(), Diagnostic> {
+    if t.is_late() {
+        let on = On::Barrier(barrier.place());
+        late::store(t, on, (Space::Shared, to, offset), Type::B64, response);
+        return Ok(());
+    }
+    t.store(Space::Shared, Type::B64, (to, offset), response);
+    let bytes = t.iconst(Type::B32, RESPONSE_BYTES.into());
+    barrier.change_bytes(t, bytes, true).map(drop)
 }
 
 /// The halves of a response: `%ctaid.x` in the low word, then 16 bits each of `%ctaid.y` and
