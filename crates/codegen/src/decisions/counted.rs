@@ -1,18 +1,18 @@
 //! In which form each node's lanes are held: as bits, or as lane masks.
 
-use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Function, Terminator, Value};
 use ptxjit_vectorize::{Node, Plan};
 
 use super::mask_classes::{MaskClass, MaskClasses};
 
 /// Finds the nodes whose lanes are held as bits: those that are only reached from such nodes, or by
-/// the lanes the gang was entered with, and whose divergent branches compare affine values.
+/// the lanes the gang was entered with, and whose divergent branches have conditions that come as
+/// bits, or are turned into bits by fewer instructions than into lane masks.
 pub(super) fn find(
     func: &Function,
     plan: &Plan,
     classes: &MaskClasses,
-    in_bits: &SecondaryMap<Value, bool>,
+    has_bits: &dyn Fn(Value) -> bool,
 ) -> Vec<bool> {
     let order = &plan.order;
     let mut counted = vec![true; order.nodes.len()];
@@ -38,8 +38,8 @@ pub(super) fn find(
                 }
                 Node::Block(block) => {
                     let term = &func.blocks[block].term;
-                    let is_affine = matches!(*term, Terminator::Brif { cond, .. } if in_bits[cond]);
-                    let as_bits = from_bits && (is_affine || !plan.divergent[block]);
+                    let is_cheap = matches!(*term, Terminator::Brif { cond, .. } if has_bits(cond));
+                    let as_bits = from_bits && (is_cheap || !plan.divergent[block]);
                     for call in term.targets() {
                         reach(order.target(pos, call.block), as_bits);
                     }

@@ -25,6 +25,7 @@ use frame::Frame;
 use invariants::Invariants;
 use mask_classes::MaskClasses;
 use nodes::NodeForm;
+use packed::Packed;
 use patterns::Patterns;
 use phases::Phases;
 
@@ -38,7 +39,7 @@ pub(crate) struct Decisions<'a> {
     /// Predicates that are held as bits.
     pub in_bits: SecondaryMap<Value, bool>,
     /// Values held as packed vectors of their own width.
-    pub is_subword: SecondaryMap<Value, bool>,
+    pub packed: Packed,
     pub is_used: SecondaryMap<Value, bool>,
     /// log2 of a power of two that each value is a multiple of.
     pub multiples: SecondaryMap<Value, u8>,
@@ -82,7 +83,7 @@ impl Decisions<'_> {
         let [result] = self.func.insts[inst].results[..] else {
             return false;
         };
-        self.is_subword[result] && self.variability(result, assumed) == Variability::Varying
+        self.packed.made[result] && self.variability(result, assumed) == Variability::Varying
     }
 }
 
@@ -91,7 +92,10 @@ pub(crate) fn of<'a>(inputs: &'a Inputs<'a>) -> (Decisions<'a>, Frame) {
     let (func, plan) = (inputs.func, inputs.plan);
     let in_bits = predicates::in_bits(func, plan);
     let classes = MaskClasses::of(func, plan);
-    let counted = counted::find(func, plan, &classes, &in_bits);
+    let packed = packed::values(func, plan);
+    let counted = counted::find(func, plan, &classes, &|cond| {
+        in_bits[cond] || packed.made[cond]
+    });
     let finder = invariants::Finder::new(func, plan, &in_bits);
     let frame = Frame::new(func, plan, &|value| finder.is_invariant(value));
     let invariants = finder.find();
@@ -101,7 +105,7 @@ pub(crate) fn of<'a>(inputs: &'a Inputs<'a>) -> (Decisions<'a>, Frame) {
         plan,
         inputs,
         is_float: float_values::float_values(func),
-        is_subword: packed::values(func, plan),
+        packed,
         is_used: float_values::used_values(func),
         multiples: multiples::find(func, plan, &predecessors, inputs.align_of),
         invariants,

@@ -4,26 +4,99 @@ use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Function, Inst, InstData, IntBinaryOp, IntUnaryOp, Space, Type, Value};
 use ptxjit_vectorize::{Plan, SingleLane, Variability};
 
+/// Which values are packed.
+#[derive(Default)]
+pub(crate) struct Packed {
+    /// By the instruction that computes them.
+    pub made: SecondaryMap<Value, bool>,
+    /// In the variables that carry them between nodes; other values are widened for those.
+    pub carried: SecondaryMap<Value, bool>,
+}
+
+/// Passes over a function, each of which may find more parameters whose arguments are packed.
+const MOST_PASSES: usize = 4;
+
 /// The values that are packed.
-pub(crate) fn values(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
+pub(crate) fn values(func: &Function, plan: &Plan) -> Packed {
     let wanted = wanted(func, plan);
-    let mut subword: SecondaryMap<Value, bool> = SecondaryMap::new();
+    let mut packed = Packed::default();
+    for _ in 0..MOST_PASSES {
+        packed.made = made(func, plan, &wanted, &packed.carried);
+        let carried = carried(func, plan, &packed);
+        if carried == packed.carried {
+            return packed;
+        }
+        packed.carried = carried;
+    }
+    packed.made = made(func, plan, &wanted, &packed.carried);
+    packed
+}
+
+/// The results that are computed as packed vectors.
+fn made(
+    func: &Function,
+    plan: &Plan,
+    wanted: &SecondaryMap<Value, bool>,
+    carried: &SecondaryMap<Value, bool>,
+) -> SecondaryMap<Value, bool> {
+    let mut made: SecondaryMap<Value, bool> = SecondaryMap::new();
     for (block, data) in func.blocks.iter() {
         if plan.single_lane[block] != SingleLane::No {
             continue;
         }
-        // Other nodes hold a value as quads.
-        let mut here: SecondaryMap<Value, bool> = SecondaryMap::new();
+        let mut here = carried.clone();
         for &inst in &data.insts {
             let [result] = func.insts[inst].results[..] else {
                 continue;
             };
             let is_subword = plan.variability[result] == Variability::Varying
-                && is_made_subword(func, plan, inst, &wanted, &here);
-            (here[result], subword[result]) = (is_subword, is_subword);
+                && is_made_subword(func, plan, inst, wanted, &here);
+            (here[result], made[result]) = (is_subword, is_subword);
         }
     }
-    subword
+    made
+}
+
+/// The values that stay packed between nodes: those that are made so, and parameters all of whose
+/// varying arguments are. Lane loops keep what they pass on as quads.
+fn carried(func: &Function, plan: &Plan, packed: &Packed) -> SecondaryMap<Value, bool> {
+    let mut carried = packed.carried.clone();
+    if !plan.lane_loops.is_empty() {
+        return carried;
+    }
+    let is_narrow = |value: Value| {
+        let ty = func.ty(value);
+        matches!(ty, Type::B8 | Type::B16)
+            && fills(plan, ty)
+            && plan.variability[value] == Variability::Varying
+    };
+    // Of each parameter: whether an argument is packed, and whether one prevents that.
+    let mut args: SecondaryMap<Value, (bool, bool)> = SecondaryMap::new();
+    for (block, data) in func.blocks.iter() {
+        let by_one = plan.single_lane[block] != SingleLane::No;
+        for call in data.term.targets() {
+            let to_one = plan.single_lane[call.block] != SingleLane::No;
+            for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
+                let (is_some_packed, has_other) = &mut args[param];
+                let is_packed = packed.made[arg] || carried[arg];
+                let is_other = plan.variability[arg] == Variability::Varying && !is_packed;
+                *is_some_packed |= is_packed;
+                *has_other |= is_other || by_one || to_one;
+            }
+        }
+        for &inst in &data.insts {
+            for &result in &func.insts[inst].results {
+                carried[result] |= is_narrow(result) && packed.made[result] && plan.escapes[result];
+            }
+        }
+    }
+    for data in func.blocks.values() {
+        for &param in &data.params {
+            let (is_packed, has_other) = args[param];
+            carried[param] |= is_narrow(param) && is_packed && !has_other;
+        }
+    }
+    carried
 }
 
 /// Whether all lanes fill vectors.

@@ -45,8 +45,7 @@ impl Lower<'_, '_> {
             let x = self.b.ins().uextend(types::I32, x);
             return self.b.ins().ineg(x);
         }
-        let parts = self.parts(value);
-        self.bits_of(&parts)
+        self.bits_of_predicate(value)
     }
 
     /// Emits an instruction whose result is held as bits.

@@ -169,14 +169,14 @@ impl Lower<'_, '_> {
         if self.decided.in_bits[cond] {
             let ends = self.end_lanes(block, cond);
             self.unless_together(cond, ends, counted, [&then_, &else_], pending);
-            if counted {
-                let hits = self.pred_bits(cond);
-                let all = self.mask_as_bits();
-                let taken = self.b.ins().band(hits, all);
-                then_.mask = Some(Lanes::Bits(taken));
-                else_.mask = Some(Lanes::Bits(self.b.ins().bxor(all, taken)));
-                return self.go_edges(&[then_, else_], pending);
-            }
+        }
+        if counted {
+            let hits = self.pred_bits(cond);
+            let all = self.mask_as_bits();
+            let taken = self.b.ins().band(hits, all);
+            then_.mask = Some(Lanes::Bits(taken));
+            else_.mask = Some(Lanes::Bits(self.b.ins().bxor(all, taken)));
+            return self.go_edges(&[then_, else_], pending);
         }
         let conds = self.mask_parts(cond);
         let mask = self.mask_vectors();
@@ -372,6 +372,9 @@ impl Lower<'_, '_> {
                     Variability::Affine { stride, .. } => {
                         Val::Affine(self.scalar_as(arg, param), stride)
                     }
+                    Variability::Varying if self.decided.packed.carried[param] => {
+                        Val::Varying(self.subword_parts(arg, self.func.ty(param)))
+                    }
                     Variability::Varying => Val::Varying(self.parts(arg)),
                 };
                 (param, val)
@@ -421,6 +424,14 @@ impl Lower<'_, '_> {
             .iter()
             .map(|&var| self.b.use_var(var))
             .collect();
+        if self.decided.packed.carried[param] {
+            let lanes = match (&edge.mask, &self.mask.parts) {
+                (Some(lanes), _) => lanes.clone(),
+                (None, Some(parts)) => Lanes::Parts(parts.clone()),
+                (None, None) => self.class_lanes(self.mask.class),
+            };
+            return self.blend_packed(&lanes, &new, &old);
+        }
         let mask = match &edge.mask {
             Some(lanes) => self.lanes_as_parts(&lanes.clone()),
             None => self.mask_vectors(),

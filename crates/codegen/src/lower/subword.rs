@@ -7,11 +7,13 @@
 //! of the same width. A value is packed where its node defines it; uses that need quads have it
 //! widened.
 
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{Inst, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Type, Value};
 
 use super::Lower;
 use super::int::condition;
+use super::masks::Lanes;
 use super::values::{Parts, Val, int_type};
 
 /// A vector with lanes of a narrow type.
@@ -260,10 +262,10 @@ impl Lower<'_, '_> {
 
     /// All lanes of a narrow value.
     pub(super) fn subword_parts(&mut self, value: Value, ty: Type) -> Parts {
-        if let Some(parts) = self.available.subword.get(&value) {
-            return parts.clone();
+        if let Some(parts) = self.held_packed(value) {
+            return parts;
         }
-        let n = self.lanes * ty.bytes() as usize / 16;
+        let n = self.n_packed(ty);
         let parts = match (self.func.as_const(value), self.get(value)) {
             (Some(bits), _) => Parts::from_elem(self.subword_const(ty, bits), n),
             (None, Val::Uniform(x)) => {
@@ -283,6 +285,100 @@ impl Lower<'_, '_> {
         parts
     }
 
+    /// Number of packed vectors of a narrow value.
+    pub(super) fn n_packed(&self, ty: Type) -> usize {
+        self.lanes * ty.bytes() as usize / 16
+    }
+
+    /// A value that is at hand as packed vectors, or is carried so from another node.
+    fn held_packed(&mut self, value: Value) -> Option<Parts> {
+        if let Some(parts) = self.available.subword.get(&value) {
+            return Some(parts.clone());
+        }
+        let is_carried = self.decided.packed.carried[value]
+            && !self.available.vals.contains_key(&value)
+            && self.lane.active.is_none();
+        if !is_carried {
+            return None;
+        }
+        let vars = self.variables(value);
+        let parts: Parts = vars.iter().map(|&var| self.b.use_var(var)).collect();
+        self.available.subword.insert(value, parts.clone());
+        Some(parts)
+    }
+
+    /// A narrow value, held as quads or packed already, as packed vectors.
+    pub(super) fn repacked(&mut self, parts: &[cl::Value], ty: Type) -> Parts {
+        if self.b.func.dfg.value_type(parts[0]) == subword_type(ty) {
+            return parts.into();
+        }
+        let quads: Parts = parts.iter().map(|&quad| self.low_bits(quad, ty)).collect();
+        self.packed_to(&quads, ty)
+    }
+
+    /// `mask ? new : old` for the parts of a value that is carried packed.
+    pub(super) fn blend_packed(
+        &mut self,
+        lanes: &Lanes,
+        new: &[cl::Value],
+        old: &[cl::Value],
+    ) -> Parts {
+        let bits = self.b.func.dfg.value_type(old[0]).lane_bits();
+        let masks = match lanes {
+            Lanes::Bits(set) => self.packed_from_bits(*set, bits),
+            Lanes::Parts(parts) => {
+                let parts = parts
+                    .iter()
+                    .map(|&part| self.cast_vector(part, types::I32X4));
+                let parts = parts.collect();
+                self.masks_of_width(parts, bits)
+            }
+        };
+        (0..old.len())
+            .map(|i| self.subword_blend(masks[i], new[i], old[i]))
+            .collect()
+    }
+
+    /// Bits as lane masks of 8 or 16 bits.
+    fn packed_from_bits(&mut self, set: cl::Value, bits: u32) -> Parts {
+        let per = 128 / bits as usize;
+        let splat = self.b.ins().splat(types::I32X4, set);
+        let splat = self.cast_vector(splat, types::I8X16);
+        (0..self.lanes / per)
+            .map(|part| {
+                // The byte of each lane's bit, in every byte of the lane.
+                let of_byte = |byte: usize| part * per + byte * 8 / bits as usize;
+                let sources = std::array::from_fn(|byte| (of_byte(byte) / 8) as u8);
+                let own: [u8; 16] = std::array::from_fn(|byte| 1 << (of_byte(byte) % 8));
+                let own = self.vconst_bytes(types::I8X16, &own);
+                let bytes = self.shuffle(splat, splat, sources);
+                let hit = self.b.ins().band(bytes, own);
+                let masks = self.b.ins().icmp(IntCC::Equal, hit, own);
+                self.cast_vector(masks, types::I8X16)
+            })
+            .collect()
+    }
+
+    /// A predicate's lanes as bits.
+    pub(super) fn bits_of_predicate(&mut self, pred: Value) -> cl::Value {
+        let Some(masks) = self.available.subword.get(&pred).cloned() else {
+            let parts = self.mask_parts(pred);
+            return self.bits_of(&parts);
+        };
+        let bytes = self.masks_of_width(masks, 8);
+        let mut parts = bytes.into_iter();
+        let first = parts.next().expect("there are lanes");
+        let low = self.b.ins().vhigh_bits(types::I32, first);
+        match parts.next() {
+            Some(high) => {
+                let high = self.b.ins().vhigh_bits(types::I32, high);
+                let high = self.b.ins().ishl_imm_s(high, 16);
+                self.b.ins().bor(low, high)
+            }
+            None => low,
+        }
+    }
+
     /// Quads of zero-extended lanes as packed vectors.
     pub(super) fn packed_to(&mut self, quads: &[cl::Value], ty: Type) -> Parts {
         let mut parts: Parts = quads
@@ -300,7 +396,7 @@ impl Lower<'_, '_> {
 
     /// A packed value as quads.
     pub(super) fn loosened(&mut self, value: Value) -> Option<Parts> {
-        let mut parts = self.available.subword.get(&value)?.clone();
+        let mut parts = self.held_packed(value)?;
         if self.func.ty(value) == Type::B1 {
             return Some(self.masks_of_width(parts, 32));
         }
@@ -323,7 +419,10 @@ impl Lower<'_, '_> {
         self.available.vals.remove(&value);
         self.available.splats.remove(&value);
         self.available.subword.insert(value, parts);
-        if self.plan.escapes[value] {
+        if self.decided.packed.carried[value] {
+            let parts = self.available.subword[&value].clone();
+            self.define_variables(value, &Val::Varying(parts));
+        } else if self.plan.escapes[value] {
             let quads = self.parts(value);
             self.define_variables(value, &Val::Varying(quads));
         }

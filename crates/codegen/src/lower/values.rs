@@ -12,6 +12,7 @@ use ptxjit_ir::{self as ir, InstData, Type};
 use ptxjit_vectorize::{MayWrap, Variability};
 use smallvec::SmallVec;
 
+use super::subword::subword_type;
 use super::{Buffer, Lower};
 use crate::decisions::Assumed;
 
@@ -84,6 +85,10 @@ impl Lower<'_, '_> {
         if let Some(quads) = self.loosened(value) {
             return Val::Varying(quads);
         }
+        self.fetch_variables(value)
+    }
+
+    fn fetch_variables(&mut self, value: ir::Value) -> Val {
         let vars = self.variables(value);
         let parts: Parts = vars.iter().map(|&var| self.b.use_var(var)).collect();
         match self.plan.variability[value] {
@@ -102,6 +107,9 @@ impl Lower<'_, '_> {
             let n = match self.plan.variability[value] {
                 Variability::Uniform | Variability::Affine { .. } => 1,
                 Variability::Varying if self.decided.in_bits[value] => 1,
+                Variability::Varying if self.decided.packed.carried[value] => {
+                    self.n_packed(self.func.ty(value))
+                }
                 Variability::Varying => self.n_parts(self.func.ty(value)),
             };
             let ty = self.variable_type(value);
@@ -115,6 +123,9 @@ impl Lower<'_, '_> {
         match self.plan.variability[value] {
             Variability::Uniform | Variability::Affine { .. } => self.scalar_type(value),
             Variability::Varying if self.decided.in_bits[value] => types::I32,
+            Variability::Varying if self.decided.packed.carried[value] => {
+                subword_type(self.func.ty(value))
+            }
             Variability::Varying => vector_type(self.func.ty(value)),
         }
     }
@@ -179,10 +190,15 @@ impl Lower<'_, '_> {
                 let bits = self.bits_of(parts);
                 self.b.def_var(vars[0], bits);
             }
-            Val::Varying(parts) => vars
-                .iter()
-                .zip(parts)
-                .for_each(|(&var, &part)| self.b.def_var(var, part)),
+            Val::Varying(parts) => {
+                let parts = match self.decided.packed.carried[value] {
+                    true => self.repacked(parts, self.func.ty(value)),
+                    false => parts.clone(),
+                };
+                vars.iter()
+                    .zip(parts)
+                    .for_each(|(&var, part)| self.b.def_var(var, part));
+            }
         }
     }
 
