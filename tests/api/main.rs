@@ -3,6 +3,7 @@
 
 mod buffers;
 mod complexity;
+mod documents;
 mod failures;
 mod host_memory;
 

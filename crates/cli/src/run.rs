@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use ptxjit::{Cache, CodeOrigin, Device, Options, Prepared, Recording, sanitize};
+use ptxjit::sanitize::{self, Style};
+use ptxjit::{Cache, CodeOrigin, Device, Options, Prepared, Recording};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -220,18 +221,25 @@ fn found(
         write_text(path, &lines)?;
     }
     let json = sanitize::json(options.sanitize, &findings, suppressed, is_cut);
-    let text = || {
-        let mut text = sanitize::text(&findings);
+    let text = |style| {
+        let mut text = sanitize::text(&findings, style);
         let unused = suppressions
             .iter()
             .zip(&is_used)
             .filter(|(_, is_used)| !**is_used);
-        unused.for_each(|(it, _)| text += &format!("unused suppression: {}\n", it.text()));
+        unused.for_each(|(it, _)| {
+            let line = format!("unused suppression: {}\n", it.text());
+            text += &ptxjit::escape_lines(&line);
+        });
         text
     };
     for report in &args.report {
         let contents = match report.format {
-            ReportFormat::Text => text(),
+            ReportFormat::Text if report.file.is_none() => {
+                term::err_painted(&text(term::stderr_style()));
+                continue;
+            }
+            ReportFormat::Text => text(Style::default()),
             ReportFormat::Json => json.clone(),
             ReportFormat::Sarif => sanitize::sarif(&findings),
         };
@@ -241,7 +249,7 @@ fn found(
         }
     }
     if args.report.is_empty() && !args.json {
-        term::err(text().trim_end());
+        term::err_painted(text(term::stderr_style()).trim_end());
     }
     Ok(Found {
         document: Some(serde_json::from_str(&json)?),

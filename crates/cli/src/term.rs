@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::builder::StyledStr;
+use ptxjit::sanitize::Style;
 use serde_json::Value;
 
 /// `--error-limit` of the command that this process executes.
@@ -101,6 +102,23 @@ pub(crate) fn out_bytes(bytes: &[u8]) {
 pub(crate) fn err(text: &str) {
     let written = writeln!(std::io::stderr(), "{}", ptxjit::escape_lines(text));
     note("standard error", written);
+}
+
+/// Like [`err`], for text with colors: its makers have escaped what it quotes.
+pub(crate) fn err_painted(text: &str) {
+    let written = writeln!(std::io::stderr(), "{text}");
+    note("standard error", written);
+}
+
+/// How findings look on standard error: in colors and as wide as the terminal, if it is one.
+pub(crate) fn stderr_style() -> Style {
+    let size = console::Term::stderr().size_checked();
+    let width = size.map(|(_, columns)| usize::from(columns));
+    Style {
+        color: std::io::stderr().is_terminal() && wanted(),
+        // Narrower than words are is no use.
+        width: width.filter(|&width| width >= 40),
+    }
 }
 
 /// Why something could not be written, if it could not.

@@ -6,9 +6,18 @@ use crate::sanitize::{
     AccessOp, Checks, Finding, FindingKind, FoundAccess, Hazard, Reason, Severity, SourcePlace,
 };
 
+/// How text is drawn; plain, unless something else is set.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Style {
+    /// In colors, as terminals have them.
+    pub color: bool,
+    /// Columns of the terminal; longer lines are broken between words.
+    pub width: Option<usize>,
+}
+
 /// Writes findings as text. A loop that the compiler has unrolled has many instructions of one
 /// line; of findings that differ in these alone, the first is shown.
-pub fn text(findings: &[Finding]) -> String {
+pub fn text(findings: &[Finding], style: Style) -> String {
     let mut shown: Vec<(&Finding, usize)> = Vec::new();
     for finding in findings {
         match shown
@@ -25,9 +34,54 @@ pub fn text(findings: &[Finding]) -> String {
             1 => "   = note: the same of 1 more pair of instructions of these lines\n".to_owned(),
             n => format!("   = note: the same of {n} more pairs of instructions of these lines\n"),
         };
-        format!("{}{more}\n", finding.render())
+        format!("{}\n", draw(finding, &(finding.render() + &more), style))
     });
     text.collect()
+}
+
+/// The text of a finding in a style.
+fn draw(finding: &Finding, text: &str, style: Style) -> String {
+    let mut out = String::new();
+    for (idx, line) in text.lines().enumerate() {
+        let line = match style.width {
+            Some(width) => broken(line, width),
+            None => line.to_owned(),
+        };
+        let code = match (idx, finding.severity) {
+            (0, Severity::Error) => "1;31",
+            (0, Severity::Warning) => "1;33",
+            (0, Severity::Info) => "1;36",
+            (1.., _) => "1;34",
+        };
+        // What kind of finding, or of line, it is.
+        let n = match idx {
+            0 => line.find(':').map_or(line.len(), |end| end + 1),
+            _ => line.find(['>', '=']).map_or(0, |end| end + 1),
+        };
+        out += &match style.color {
+            true => format!("\x1b[{code}m{}\x1b[0m{}\n", &line[..n], &line[n..]),
+            false => format!("{line}\n"),
+        };
+    }
+    out
+}
+
+/// A line with breaks between words, so that it fits in so many columns where words do. What comes
+/// behind a break is indented a little more than the line.
+fn broken(line: &str, width: usize) -> String {
+    let indent = line.len() - line.trim_start().len() + 4;
+    let (mut out, mut column) = (String::new(), 0);
+    for word in line.split_inclusive(' ') {
+        let n = word.trim_end().chars().count();
+        if column + n > width && column > indent {
+            out.truncate(out.trim_end().len());
+            out += &format!("\n{:indent$}", "");
+            column = indent;
+        }
+        out += word;
+        column += word.chars().count();
+    }
+    out
 }
 
 /// Whether findings say the same of the same lines of the source.

@@ -14,7 +14,7 @@ use ptxjit_runtime::Arena;
 pub use ptxjit_interp::{AccessOp, Checks, FindingKind, Hazard, Object, Reason, Severity};
 
 use crate::Schedule;
-pub use crate::documents::{json, sarif, text};
+pub use crate::documents::{Style, json, sarif, text};
 use crate::failure::{FailureKind, LaunchFailure};
 pub use crate::suppress::Suppression;
 
@@ -72,10 +72,11 @@ impl FoundAccess {
     fn site(&self) -> (String, u32) {
         match &self.call {
             None => (self.ptx.file.clone(), self.ptx.line),
+            // Programs have functions that wrap calls, so that their callers count, too.
             Some(call) => {
-                let at = self.stack.first();
-                let file = at.map_or("", |at| &at.file);
-                (format!("{call} {file}"), at.map_or(0, |at| at.line))
+                let places = self.stack.iter().map(place);
+                let line = self.stack.first().map_or(0, |at| at.line);
+                (places.fold(call.clone(), |all, it| all + " " + &it), line)
             }
         }
     }
@@ -305,7 +306,9 @@ impl Context<'_> {
             line: position.line,
             column: position.column,
         };
-        (place, source.slice(span).trim().to_owned())
+        // Compilers put tabs between words.
+        let words: Vec<&str> = source.slice(span).split_whitespace().collect();
+        (place, words.join(" "))
     }
 
     /// A finding of the engine.

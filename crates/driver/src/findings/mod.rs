@@ -100,7 +100,7 @@ pub(crate) fn tell(report: &Report, fault: Option<&str>) -> String {
         }
         tell_one(finding, is_fault);
     }
-    history
+    ptxjit::escape_lines(&history).into_owned()
 }
 
 /// Tells of a finding that is new. That it is a fault, which is told by itself, must still be
@@ -140,14 +140,14 @@ fn note(finding: &Finding) -> bool {
 
 /// The document of a format, and whether it has findings.
 fn contents(format: ptxjit_persona::ReportFormat) -> (String, bool) {
-    use ptxjit::sanitize::{json, sarif, text};
+    use ptxjit::sanitize::{Style, json, sarif, text};
     let told = TOLD.lock();
     let (list, n_suppressed, n_more) = match &*told {
         Some(told) => (told.list.as_slice(), told.n_suppressed, told.n_more),
         None => (&[] as &[Finding], 0, 0),
     };
     let text = match format {
-        ptxjit_persona::ReportFormat::Text => text(list),
+        ptxjit_persona::ReportFormat::Text => text(list, Style::default()),
         ptxjit_persona::ReportFormat::Json => {
             json(checks(settings()), list, n_suppressed, n_more != 0)
         }

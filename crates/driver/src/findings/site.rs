@@ -76,7 +76,10 @@ fn stack(trace: &str, call: &str) -> Vec<SourcePlace> {
     // The runtime's functions lie between the driver and the program.
     let callers = frames[own + 1..].iter();
     let callers = callers.skip_while(|(name, _)| is_of_cuda(name));
+    // Behind `main` there is the C library, and in other threads what starts them.
+    let is_start = |name: &str| name.starts_with("__libc_start") || name == "start_thread";
     callers
+        .take_while(|(name, _)| !is_start(name))
         .filter_map(|(_, place)| place.clone())
         .take(MOST)
         .collect()
@@ -110,9 +113,13 @@ mod tests {
     #[test]
     fn lines_behind_the_call_are_the_programs() {
         let trace = "   0: ptxjit_driver::findings::site::Site::here\n             at ./crates/driver/a.rs:1:2\n\
-                     1: cuMemFree_v2\n             at ./crates/cuda/src/call.rs:3:4\n   2: cudart::memory::free\n\
-                     \x20            at ./crates/cudart/m.rs:5:6\n   3: cudaFree\n   4: give_back\n             at /src/app.c:12:5\n\
-                     \x20  5: no_debug_information\n   6: main\n             at ./src/app.c:20:0\n   7: __libc_start_main\n";
+                     1: cuMemFree_v2\n             at ./crates/cuda/src/call.rs:3:4\n\
+                     2: cudart::memory::free\n             at ./crates/cudart/m.rs:5:6\n\
+                     3: cudaFree\n\
+                     4: give_back\n             at /src/app.c:12:5\n\
+                     5: no_debug_information\n\
+                     6: main\n             at ./src/app.c:20:0\n\
+                     7: __libc_start_main\n             at ../csu/libc-start.c:360:3\n";
         let at = |file: &str, line, column| SourcePlace {
             file: file.to_owned(),
             line,
