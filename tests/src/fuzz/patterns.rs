@@ -1,7 +1,7 @@
 //! The patterns of [`sync`](super::sync): some threads write, something orders them, others read.
 //! Each can be made without the order, which is a race.
 
-use super::sync::Kernel;
+use super::sync::{Kernel, MBARRIERS};
 
 type Pattern = fn(&mut Kernel, bool);
 
@@ -21,6 +21,8 @@ const ALL: &[Pattern] = &[
     flag,
     counter,
     last_thread,
+    mbarrier,
+    copies,
 ];
 
 /// Adds a pattern that fits the launch; with a race if `is_racy`.
@@ -43,6 +45,7 @@ fn fits(kernel: &Kernel, pattern: Pattern, is_racy: bool) -> bool {
         _ if is(warp_exchange) => whole,
         _ if is(groups) => whole && n_warps >= 2 && n_warps.is_multiple_of(2),
         _ if is(arrivals) => whole && n_warps >= 2 && kernel.barrier < 16,
+        _ if is(mbarrier) => kernel.n_mbarriers < MBARRIERS,
         _ if is(flag) => kernel.grid > 1 || n_warps >= 2,
         _ => true,
     }
@@ -584,4 +587,102 @@ fn last_thread(kernel: &mut Kernel, is_racy: bool) {
     kernel.line(format!("ld.global.u32 {r}, [{others}+{data}];"));
     kernel.line(format!("xor.b32 %acc, %acc, {r};"));
     kernel.line(format!("{end}:"));
+}
+
+/// Each thread writes its element and arrives at an mbarrier, and reads another's when the phase is
+/// complete. With a race it writes too late or reads too early, or one of the two is relaxed.
+fn mbarrier(kernel: &mut Kernel, is_racy: bool) {
+    let size = element_size(kernel);
+    let room = room(kernel, kernel.block, size);
+    let (own, index) = (room.at(kernel, "%t"), other(kernel));
+    let others = room.at(kernel, &index);
+    let at = format!("[m+{}]", 8 * kernel.n_mbarriers);
+    kernel.n_mbarriers += 1;
+    let (q, state, head) = (kernel.pred(), kernel.wide(), kernel.label());
+    let n = kernel.block;
+    kernel.line(format!("setp.eq.u32 {q}, %t, 0;"));
+    kernel.line(format!("@{q} mbarrier.init.shared.b64 {at}, {n};"));
+    kernel.line("bar.sync 0;");
+    let flaw = if is_racy { kernel.rng.below(4) } else { 4 };
+    if flaw != 0 {
+        room.store(kernel, &own);
+    }
+    let by_fences = flaw > 3 && kernel.rng.chance(30);
+    let is_relaxed = by_fences || flaw == 1;
+    if by_fences {
+        kernel.line("fence.acq_rel.cta;");
+    }
+    let arrive = if is_relaxed {
+        ".relaxed.cta"
+    } else {
+        kernel.pick(&["", ".release.cta"])
+    };
+    kernel.line(format!("mbarrier.arrive{arrive}.shared.b64 {state}, {at};"));
+    if flaw == 0 {
+        room.store(kernel, &own);
+    }
+    if flaw == 2 {
+        room.load(kernel, &others);
+    }
+    let wait = kernel.pick(&["test_wait", "try_wait"]);
+    let wait = if by_fences || flaw == 3 {
+        format!("{wait}PARITY.relaxed.cta")
+    } else {
+        format!("{wait}PARITY")
+    };
+    let by_parity = kernel.rng.chance(50);
+    let (parity, asked) = if by_parity {
+        (".parity", "0")
+    } else {
+        ("", state.as_str())
+    };
+    let wait = wait.replace("PARITY", parity);
+    kernel.line(format!("{head}:"));
+    kernel.line(format!("mbarrier.{wait}.shared.b64 {q}, {at}, {asked};"));
+    kernel.line(format!("@!{q} bra {head};"));
+    if by_fences {
+        kernel.line("fence.acq_rel.cta;");
+    }
+    if flaw != 2 {
+        room.load(kernel, &others);
+    }
+}
+
+/// Each thread copies its element asynchronously, waits for the copy and for the others, and reads
+/// another's. With a race one of the two is missing.
+fn copies(kernel: &mut Kernel, is_racy: bool) {
+    let size = *kernel.rng.pick(&[4, 8, 16]);
+    let n = kernel.block;
+    let at = kernel.shared(n * size);
+    let data = kernel.data(n * size);
+    let (base, from, to) = (kernel.wide(), kernel.wide(), kernel.reg());
+    kernel.line(format!("mul.lo.u32 {to}, %t, {size};"));
+    kernel.line(format!("cvt.u64.u32 {from}, {to};"));
+    kernel.line(format!("add.u64 {from}, {from}, %p;"));
+    let r = kernel.reg();
+    kernel.line(format!("mov.u32 {r}, s;"));
+    kernel.line(format!("add.u32 {r}, {r}, {at};"));
+    kernel.line(format!("add.u32 {to}, {to}, {r};"));
+    kernel.line(format!("cvt.u64.u32 {base}, {r};"));
+    let space = "shared";
+    let room = Room { space, base, size };
+    let index = other(kernel);
+    let others = room.at(kernel, &index);
+    kernel.line(format!(
+        "cp.async.ca.shared.global [{to}], [{from}+{data}], {size};"
+    ));
+    let flaw = if is_racy { kernel.rng.below(2) } else { 2 };
+    if flaw != 0 {
+        match kernel.rng.chance(50) {
+            true => kernel.line("cp.async.wait_all;"),
+            false => {
+                kernel.line("cp.async.commit_group;");
+                kernel.line("cp.async.wait_group 0;");
+            }
+        }
+    }
+    if flaw != 1 {
+        barrier(kernel);
+    }
+    room.load(kernel, &others);
 }

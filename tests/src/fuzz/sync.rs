@@ -1,11 +1,12 @@
 //! Kernels whose threads exchange values: race-free by construction, or with one race put in.
 //!
 //! A kernel is a sequence of *patterns*: some threads write memory that nothing else uses, something
-//! orders them, others read it. Barriers, named barriers, arrivals, warp barriers, flags with all
-//! kinds of releases and acquires, counters, double buffers. A pattern orders its own accesses and no
-//! others can: its flag is its own, and a barrier before or behind it is before or behind all of it.
-//! So a pattern whose order is taken away has a race, whatever the rest of the kernel does; and that
-//! is found in every order in which both accesses happen.
+//! orders them, others read it. There are barriers, named barriers, arrivals, warp barriers, flags
+//! with all kinds of releases and acquires, counters, double buffers, mbarriers and asynchronous
+//! copies. A pattern orders its own accesses and no others can: its flag is its own, and a barrier
+//! before or behind it is before or behind all of it. So a pattern whose order is taken away has a
+//! race, whatever the rest of the kernel does; and that is found in every order in which both
+//! accesses happen.
 //!
 //! [`check`] runs a kernel under all sanitizers. The interpreter must find the race, and nothing
 //! else; and launches that are screened by compiled code, of every gang width, must say the same.
@@ -30,6 +31,9 @@ const FLAGS: usize = 1 << 12;
 
 /// Bytes of shared memory, as in the text's header.
 pub(super) const SHARED: u32 = 1 << 15;
+
+/// Mbarriers that the text has.
+pub(super) const MBARRIERS: u32 = 4;
 
 /// A kernel with its launch.
 pub struct Program {
@@ -56,18 +60,21 @@ pub(super) struct Kernel {
     shared: u32,
     /// The next barrier that nothing has used; the first ones are for all threads and for groups.
     pub(super) barrier: u32,
+    /// Mbarriers in use, of [`MBARRIERS`].
+    pub(super) n_mbarriers: u32,
 }
 
 /// What stands before the first line of a pattern: the thread of the block is `%t` and of the grid
 /// `%g`, the block `%b`; `%p` and `%f` lead to data and flags, `%k` counts writes,
 /// `%acc` keeps what is read.
 const HEADER: &str = "\
-.version 8.0
+.version 8.6
 .target sm_90
 .address_size 64
 .visible .entry k(.param .u64 data, .param .u64 flags, .param .u64 out)
 {
 .shared .align 16 .b8 s[32768];
+.shared .align 8 .b64 m[4];
 .reg .b32 %t, %g, %b, %n, %k, %acc;
 .reg .b64 %p, %f, %o, %own;
 ld.param.u64 %p, [data];
@@ -194,6 +201,7 @@ pub fn program(seed: u64) -> Program {
         flags: 0,
         shared: 0,
         barrier: 3,
+        n_mbarriers: 0,
     };
     let mut race = None;
     for idx in 0..n_patterns {
