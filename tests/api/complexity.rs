@@ -102,3 +102,105 @@ fn dynamic_shared_memory_has_one_limit() {
         }
     }
 }
+
+/// What compiling the only kernel of some PTX for single lanes tells.
+fn refused(body: &str) -> String {
+    let device = Device::new().unwrap();
+    let module = Module::from_source(&device, "test.ptx", crate::ptx(body)).unwrap();
+    let kernel = module.only_kernel().unwrap();
+    let prepared = kernel.launch().block(32).gang(1).prepare();
+    prepared.unwrap_err().to_string()
+}
+
+#[test]
+fn lanes_wait_at_as_many_places_as_their_state_can_tell() {
+    let waits = "bar.sync 0;\n".repeat(66_000);
+    let text = refused(&format!(".visible .entry k() {{ {waits} ret; }}"));
+    let expected = "lanes can wait at 66001 places, more than 65534";
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn calls_save_a_million_values() {
+    let each = |line: &dyn Fn(u32) -> String| (0..2100).map(line).collect::<String>();
+    let loads = each(&|n| format!("ld.volatile.global.u32 %r{n}, [%d];\n"));
+    let stores = each(&|n| format!("st.volatile.global.u32 [%d], %r{n};\n"));
+    let calls = "call f;\n".repeat(500);
+    let text = refused(&format!(
+        ".func f() {{ call f; ret; }}
+        .visible .entry k() {{
+            .reg .b64 %d; .reg .b32 %r<2100>;
+            {loads} {calls} {stores} ret;
+        }}"
+    ));
+    let expected = "values live across calls that are not inlined, more than 1048576";
+    assert!(text.contains(expected), "{text}");
+}
+
+/// Functions that are not inlined, called so often that whatever looks at all calls for each call
+/// would take minutes.
+#[test]
+fn thousands_of_calls_return() {
+    let device = Device::new().unwrap();
+    let calls = "call (y), f, (x); ld.param.b32 %r2, [y]; st.param.b32 [x], %r2;\n".repeat(2000);
+    let kernel = crate::kernel(
+        &device,
+        &format!(
+            ".func (.param .b32 y) f(.param .b32 x) {{
+                .reg .b32 %r; .reg .pred %p;
+                ld.param.u32 %r, [x]; setp.eq.u32 %p, %r, 1000000;
+                @%p call (y), f, (x);
+                add.u32 %r, %r, 3; st.param.b32 [y], %r; ret;
+            }}
+            .visible .entry k(.param .u64 out) {{
+                .reg .b64 %d; .reg .b32 %r<3>; .param .b32 x; .param .b32 y;
+                ld.param.u64 %d, [out];
+                mov.u32 %r1, %tid.x; st.param.b32 [x], %r1;
+                {calls}
+                mad.wide.u32 %d, %r1, 4, %d; st.global.u32 [%d], %r2; ret;
+            }}"
+        ),
+    );
+    let expected: Vec<u32> = (0..32).map(|tid| tid + 6000).collect();
+    for gang in [1, 8] {
+        let data = device.alloc_from(&[0u32; 32]).unwrap();
+        let launch = kernel.launch().block(32).gang(gang);
+        launch.arg(&data).run().unwrap();
+        assert_eq!(data.read().unwrap(), expected, "gang {gang}");
+    }
+}
+
+/// More variables than addresses are kept for, before and behind a barrier.
+#[test]
+fn thousands_of_variables_are_found_on_both_sides_of_a_barrier() {
+    let device = Device::new().unwrap();
+    let each = |line: &dyn Fn(u32) -> String| (0..2000).map(line).collect::<String>();
+    let variables = each(&|n| format!(".global .u32 g{n};\n"));
+    let stores = each(&|n| format!("add.u32 %r2, %r1, {n}; st.global.u32 [g{n}], %r2;\n"));
+    let loads = each(&|n| format!("ld.global.u32 %r2, [g{n}]; add.u32 %r3, %r3, %r2;\n"));
+    let kernel = crate::kernel(
+        &device,
+        &format!(
+            "{variables}
+            .visible .entry k(.param .u64 out) {{
+                .reg .pred %p; .reg .b64 %d; .reg .b32 %r<4>;
+                mov.u32 %r1, %tid.x; setp.ne.u32 %p, %r1, 5;
+                @%p bra MEET;
+                {stores}
+            MEET:
+                bar.sync 0;
+                mov.u32 %r3, 0;
+                {loads}
+                ld.param.u64 %d, [out]; mad.wide.u32 %d, %r1, 4, %d;
+                st.global.u32 [%d], %r3; ret;
+            }}"
+        ),
+    );
+    let expected = (0..2000u32).map(|n| n + 5).sum();
+    for gang in [1, 8, 32] {
+        let data = device.alloc_from(&[0u32; 64]).unwrap();
+        let launch = kernel.launch().block(64).gang(gang).eager(true);
+        launch.arg(&data).run().unwrap();
+        assert_eq!(data.read().unwrap(), [expected; 64], "gang {gang}");
+    }
+}

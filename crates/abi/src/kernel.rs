@@ -15,7 +15,7 @@ use crate::object::Object;
 use crate::resume::{ResumeKind, ResumePoint};
 
 /// What a symbol of compiled code stands for.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum SymbolRef {
     /// Generic address of a `.global` variable, window offset of a `.const` one.
     Var(VarId),

@@ -24,9 +24,12 @@ use ptxjit_ir::{
     Scope, Space, SrcLoc, StackSlot, Terminator, TrapKind, Type, Value,
 };
 use ptxjit_vectorize::{Repair, predecessors};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use crate::compile::CompileError;
 use crate::emit::Emit;
+use crate::limits;
 use crate::slots::Slots;
 use reachable::reachable;
 
@@ -46,7 +49,7 @@ struct Site {
 }
 
 /// Merges what the kernel can reach.
-pub(crate) fn merge(program: &Program) -> Merged {
+pub(crate) fn merge(program: &Program) -> Result<Merged, CompileError> {
     let mut ctx = Ctx {
         program,
         func: program.functions[&program.entry].clone(),
@@ -61,17 +64,17 @@ pub(crate) fn merge(program: &Program) -> Merged {
         ctx.add_function(id);
     }
     let sites = ctx.split_calls();
-    ctx.lower_sites(&sites);
+    ctx.lower_sites(&sites)?;
     let entries = ctx
         .entries
         .values()
         .copied()
         .chain(sites.iter().map(|site| site.after))
         .collect();
-    Merged {
+    Ok(Merged {
         function: ctx.func,
         entries,
-    }
+    })
 }
 
 struct Ctx<'p> {
@@ -208,78 +211,70 @@ impl Ctx<'_> {
     /// Ends blocks at calls. Until the calls are lowered, the blocks jump to what comes after.
     fn split_calls(&mut self) -> Vec<Site> {
         let mut sites = Vec::new();
-        let mut work: Vec<Block> = self.func.blocks.keys().collect();
-        while let Some(block) = work.pop() {
-            let is_call = |&inst: &Inst| {
-                matches!(
-                    self.func.insts[inst].data,
-                    InstData::Call { .. } | InstData::CallIndirect { .. }
-                )
-            };
-            let Some(at) = self.func.blocks[block].insts.iter().position(is_call) else {
-                continue;
-            };
-            let after = self.func.new_block();
-            let data = &mut self.func.blocks[block];
-            // The call itself stays until it is lowered: it defines its results.
-            let rest = data.insts.split_off(at + 1);
-            let call = data.insts[at];
-            let term = std::mem::replace(&mut data.term, Terminator::Jump(BlockCall::new(after)));
-            let loc = data.term_loc;
-            let tail = &mut self.func.blocks[after];
-            tail.insts = rest;
-            tail.term = term;
-            tail.term_loc = loc;
-            sites.push(Site { block, after, call });
-            work.push(after);
+        let blocks: Vec<Block> = self.func.blocks.keys().collect();
+        for first in blocks {
+            let insts = std::mem::take(&mut self.func.blocks[first].insts);
+            let mut block = first;
+            for inst in insts {
+                // The call itself stays until it is lowered: it defines its results.
+                self.func.blocks[block].insts.push(inst);
+                let data = &self.func.insts[inst].data;
+                if matches!(data, InstData::Call { .. } | InstData::CallIndirect { .. }) {
+                    let after = self.split_behind(block);
+                    let call = inst;
+                    sites.push(Site { block, after, call });
+                    block = after;
+                }
+            }
         }
         sites
     }
 
-    fn lower_sites(&mut self, sites: &[Site]) {
+    /// Ends a block with a jump to a new one, which gets its terminator.
+    fn split_behind(&mut self, block: Block) -> Block {
+        let after = self.func.new_block();
+        let data = &mut self.func.blocks[block];
+        let term = std::mem::replace(&mut data.term, Terminator::Jump(BlockCall::new(after)));
+        let loc = data.term_loc;
+        let tail = &mut self.func.blocks[after];
+        (tail.term, tail.term_loc) = (term, loc);
+        after
+    }
+
+    fn lower_sites(&mut self, sites: &[Site]) -> Result<(), CompileError> {
         if sites.is_empty() {
-            return;
+            return Ok(());
         }
         let preds = predecessors(&self.func);
         let live = ptxjit_vectorize::live_in(&self.func, &preds);
+        let saved = |site: &Site| -> Vec<Value> {
+            let results = &self.func.insts[site.call].results;
+            let live = live[site.after].iter().copied();
+            live.filter(|&value| self.func.as_const(value).is_none() && !results.contains(&value))
+                .collect()
+        };
+        let saved: Vec<Vec<Value>> = sites.iter().map(saved).collect();
+        limits::check_saved(saved.iter().map(Vec::len).sum())?;
         let mut reloads: BTreeMap<Value, Vec<(Block, Value)>> = BTreeMap::new();
-        for site in sites {
-            let results = self.func.insts[site.call].results.to_vec();
-            let saved: Vec<Value> = live[site.after]
-                .iter()
-                .copied()
-                .filter(|&value| self.func.as_const(value).is_none() && !results.contains(&value))
-                .collect();
+        for (site, saved) in sites.iter().zip(&saved) {
             let n_words = self.n_words(site.call);
-            self.lower_after(site, &saved, n_words, &mut reloads);
-            self.lower_call(site, &saved, n_words);
+            self.lower_after(site, saved, n_words, &mut reloads);
+            self.lower_call(site, saved, n_words);
         }
-        self.rematerialize_constants(sites);
-        let preds = predecessors(&self.func);
-        let mut users = self.users(&reloads);
-        for (value, places) in reloads {
-            let blocks = users.remove(&value).unwrap_or_default();
-            self.rename(&preds, value, &places, &blocks);
-        }
+        self.rematerialize_constants();
+        self.rename(&reloads);
+        Ok(())
     }
 
     /// The blocks that use each of some values.
     fn users<T>(&self, values: &BTreeMap<Value, T>) -> BTreeMap<Value, BTreeSet<Block>> {
         let mut users: BTreeMap<Value, BTreeSet<Block>> = BTreeMap::new();
-        for (block, data) in self.func.blocks.iter() {
-            let mut used = |value: Value| {
+        for block in self.func.blocks.keys() {
+            for value in self.uses(block) {
                 if values.contains_key(&value) {
                     users.entry(value).or_default().insert(block);
                 }
-            };
-            for &inst in &data.insts {
-                self.func.insts[inst]
-                    .data
-                    .args()
-                    .into_iter()
-                    .for_each(&mut used);
             }
-            data.term.for_each_arg(used);
         }
         users
     }
@@ -465,28 +460,17 @@ impl Ctx<'_> {
     }
 
     /// Rematerializes constants that were live across calls.
-    fn rematerialize_constants(&mut self, _sites: &[Site]) {
+    fn rematerialize_constants(&mut self) {
+        let homes = self.homes();
         let blocks: Vec<Block> = self.func.blocks.keys().collect();
         for block in blocks {
-            let mut fresh: BTreeMap<Value, Value> = BTreeMap::new();
+            let mut fresh: FxHashMap<Value, Value> = FxHashMap::default();
             let mut prefix: Vec<Inst> = Vec::new();
-            let insts = self.func.blocks[block].insts.clone();
-            let own: Vec<Value> = insts
-                .iter()
-                .flat_map(|&inst| self.func.insts[inst].results.to_vec())
-                .collect();
-            let mut uses: Vec<Value> = insts
-                .iter()
-                .flat_map(|&inst| self.func.insts[inst].data.args().to_vec())
-                .collect();
-            self.func.blocks[block]
-                .term
-                .for_each_arg(|arg| uses.push(arg));
-            for value in uses {
+            for value in self.uses(block) {
                 let Some(bits) = self.func.as_const(value) else {
                     continue;
                 };
-                if own.contains(&value) || fresh.contains_key(&value) {
+                if homes[value] == Some(block) || fresh.contains_key(&value) {
                     continue;
                 }
                 let ty = self.func.ty(value);
@@ -496,75 +480,79 @@ impl Ctx<'_> {
                 fresh.insert(value, self.func.insts[inst].results[0]);
                 prefix.push(inst);
             }
-            let renamed = |value: &mut Value| {
-                if let Some(&new) = fresh.get(value) {
-                    *value = new;
-                }
-            };
-            for &inst in &insts {
-                self.func.insts[inst]
-                    .data
-                    .args_mut()
-                    .into_iter()
-                    .for_each(renamed);
-            }
-            let data = &mut self.func.blocks[block];
-            data.term.for_each_arg_mut(renamed);
-            data.insts.splice(0..0, prefix);
+            self.replace(block, &fresh);
+            self.func.blocks[block].insts.splice(0..0, prefix);
         }
     }
 
-    /// Gives a value its further definitions, after calls, in the blocks that use it.
-    fn rename(
-        &mut self,
-        preds: &SecondaryMap<Block, Vec<Block>>,
-        value: Value,
-        places: &[(Block, Value)],
-        users: &BTreeSet<Block>,
-    ) {
-        let home = self.home(value);
-        let mut repair = Repair::new(preds, self.func.ty(value));
-        if let Some(home) = home {
-            repair.define(home, value);
+    /// What a block's instructions and its terminator use.
+    fn uses(&self, block: Block) -> Vec<Value> {
+        let data = &self.func.blocks[block];
+        let args = |&inst: &Inst| self.func.insts[inst].data.args();
+        let mut uses: Vec<Value> = data.insts.iter().flat_map(args).collect();
+        data.term.for_each_arg(|arg| uses.push(arg));
+        uses
+    }
+
+    /// Replaces values that a block uses.
+    fn replace(&mut self, block: Block, new_of: &FxHashMap<Value, Value>) {
+        if new_of.is_empty() {
+            return;
         }
-        for &(block, new) in places {
-            repair.define(block, new);
-            repair.define_start(block, new);
-        }
-        for &block in users {
-            if Some(block) == home {
-                continue;
+        let replace = |value: &mut Value| {
+            if let Some(&new) = new_of.get(value) {
+                *value = new;
             }
-            let insts = self.func.blocks[block].insts.clone();
-            let reaching = repair.start(&mut self.func, block);
-            for inst in insts {
-                for arg in self.func.insts[inst].data.args_mut() {
-                    if *arg == value {
-                        *arg = reaching;
-                    }
+        };
+        for &inst in &self.func.blocks[block].insts {
+            let args = self.func.insts[inst].data.args_mut();
+            args.into_iter().for_each(replace);
+        }
+        self.func.blocks[block].term.for_each_arg_mut(replace);
+    }
+
+    /// Gives values their further definitions, after calls, in the blocks that use them.
+    fn rename(&mut self, reloads: &BTreeMap<Value, Vec<(Block, Value)>>) {
+        let preds = predecessors(&self.func);
+        let homes = self.homes();
+        let users = self.users(reloads);
+        let mut renamed: BTreeMap<Block, FxHashMap<Value, Value>> = BTreeMap::new();
+        for (&value, places) in reloads {
+            let home = homes[value];
+            let mut repair = Repair::new(&preds, self.func.ty(value));
+            if let Some(home) = home {
+                repair.define(home, value);
+            }
+            for &(block, new) in places {
+                repair.define(block, new);
+                repair.define_start(block, new);
+            }
+            for &block in users.get(&value).into_iter().flatten() {
+                if Some(block) != home {
+                    let reaching = repair.start(&mut self.func, block);
+                    renamed.entry(block).or_default().insert(value, reaching);
                 }
             }
-            self.func.blocks[block].term.for_each_arg_mut(|arg| {
-                if *arg == value {
-                    *arg = reaching;
-                }
-            });
+        }
+        for (block, new_of) in renamed {
+            self.replace(block, &new_of);
         }
     }
 
-    /// The block that defines a value; the results of calls have none any more.
-    fn home(&self, value: Value) -> Option<Block> {
-        self.func
-            .blocks
-            .iter()
-            .find(|(_, data)| {
-                data.params.contains(&value)
-                    || data
-                        .insts
-                        .iter()
-                        .any(|&inst| self.func.insts[inst].results.contains(&value))
-            })
-            .map(|(block, _)| block)
+    /// The block that defines each value; the results of calls have none any more.
+    fn homes(&self) -> SecondaryMap<Value, Option<Block>> {
+        let mut homes = SecondaryMap::new();
+        for (block, data) in self.func.blocks.iter() {
+            let results = |&inst: &Inst| &self.func.insts[inst].results;
+            for &value in data
+                .params
+                .iter()
+                .chain(data.insts.iter().flat_map(results))
+            {
+                homes[value] = Some(block);
+            }
+        }
+        homes
     }
 }
 

@@ -19,7 +19,7 @@ use crate::decisions;
 use crate::gang;
 use crate::host::{self, Target};
 use crate::lane_inserts::{self, LaneInserts};
-use crate::limits;
+use crate::limits::{self, Growth};
 use crate::link;
 use crate::lower::{self, Inputs};
 use crate::masked;
@@ -97,7 +97,7 @@ pub enum CompileError {
     #[error("this processor is not supported: {0}")]
     Host(String),
     /// The control flow, or the code, is beyond what is compiled.
-    #[error("its control flow is too complex: {0}")]
+    #[error("it is too complex: {0}")]
     TooComplex(String),
     /// [`CompileOptions::until`] passed.
     #[error("the time limit passed while the kernel was compiled")]
@@ -187,7 +187,7 @@ fn object_of(
 ) -> Result<Object, CompileError> {
     let start = Instant::now();
     let effort = effort(gang, options.goes_on, options.until);
-    let mut func = crate::calls::merge(program);
+    let mut func = crate::calls::merge(program)?;
     let shared = match options.memcheck {
         true => ir::SharedLayout::apart(program),
         false => ir::SharedLayout::new(program),
@@ -211,6 +211,7 @@ fn object_of(
         limits::check_pending(&plan)?;
     }
     limits::check_places(&func.function, &plan)?;
+    limits::check_waits(&plan)?;
     plan.forget_waits(&decisions::mask_classes::met_by_all(&func.function, &plan));
     let space_of = |var: ir::VarId| {
         program
@@ -309,27 +310,29 @@ impl Compiler {
         let target = host::isa(false)?.frontend_config();
         self.context.func.signature = enter_signature();
         let builder = FunctionBuilder::new(&mut self.context.func, &mut self.builder);
-        let out = lower::kernel(inputs, builder, target, effort)?;
+        let growth = Growth::of(inputs.plan.gang, options.goes_on);
+        let out = lower::kernel(inputs, builder, target, effort, &growth)?;
         self.stats.lower = start.elapsed();
         self.stats.clif_insts = self.context.func.dfg.num_insts();
-        if inputs.plan.gang > 1 && !options.goes_on {
-            limits::check_size(&self.context.func)?;
-        }
-        limits::check_live(&self.context.func)?;
+        growth.check_all(&self.context.func)?;
         effort.check_time()?;
-        let quick = match options.baseline {
-            BaselineTier::Never => false,
-            BaselineTier::LongCode => self.stats.clif_insts > MOST_AT_ONCE,
-            BaselineTier::UnlessShort => self.stats.clif_insts > MOST_FOR_FEW,
-        };
+        let one_pass = limits::one_pass(&self.context.func);
+        // Code that would be no better is not compiled again.
+        let quick = one_pass.is_none()
+            && match options.baseline {
+                BaselineTier::Never => false,
+                BaselineTier::LongCode => self.stats.clif_insts > MOST_AT_ONCE,
+                BaselineTier::UnlessShort => self.stats.clif_insts > MOST_FOR_FEW,
+            };
+        let in_one_pass = quick || one_pass.is_some();
         if let Some(texts) = &mut self.listings {
             texts.insert("clif", self.context.func.display().to_string());
             self.context.set_disasm(true);
         }
         // Baseline code keeps nearly everything on the stack, and the search for pairs would take
         // longer than it saves.
-        let is_wide = self.is_wide && !quick;
-        let Some((locs, asm)) = self.define(quick, is_wide, &out.lane_inserts)? else {
+        let is_wide = self.is_wide && !in_one_pass;
+        let Some((locs, asm)) = self.define(in_one_pass, is_wide, &out.lane_inserts)? else {
             return Ok(None);
         };
         if let Some(texts) = &mut self.listings {
@@ -366,7 +369,7 @@ impl Compiler {
             locs,
             code: self.code,
             notes: match self.listings {
-                Some(_) => crate::notes::of(inputs.func, inputs.plan),
+                Some(_) => crate::notes::of(inputs.func, inputs.plan, one_pass),
                 None => Vec::new(),
             },
             slow: out.slow.into_iter().collect(),
@@ -385,11 +388,11 @@ impl Compiler {
     #[expect(clippy::type_complexity, reason = "two unlike things")]
     fn define(
         &mut self,
-        quick: bool,
+        in_one_pass: bool,
         is_wide: bool,
         lane_inserts: &[LaneInserts],
     ) -> Result<Option<(Vec<(u32, SrcLoc)>, Option<String>)>, CompileError> {
-        let isa = host::isa(quick)?;
+        let isa = host::isa(in_one_pass)?;
         let (start, before) = (Instant::now(), regalloc_time());
         let compiled = self.machine_code(&*isa, is_wide, lane_inserts);
         let compiled = compiled.map_err(|error| refused(error, &self.context))?;

@@ -8,16 +8,16 @@ use cranelift_codegen::settings::{self, Configurable};
 
 use crate::compile::CompileError;
 
-/// The host's instruction set, with registers allocated in one pass if `quick`.
-pub(crate) fn isa(quick: bool) -> Result<OwnedTargetIsa, CompileError> {
+/// The host's instruction set, with registers allocated in one pass if wanted.
+pub(crate) fn isa(in_one_pass: bool) -> Result<OwnedTargetIsa, CompileError> {
     static MADE: [OnceLock<Result<OwnedTargetIsa, String>>; 2] = [OnceLock::new(), OnceLock::new()];
-    MADE[usize::from(quick)]
-        .get_or_init(|| make(quick))
+    MADE[usize::from(in_one_pass)]
+        .get_or_init(|| make(in_one_pass))
         .clone()
         .map_err(CompileError::Host)
 }
 
-fn make(quick: bool) -> Result<OwnedTargetIsa, String> {
+fn make(in_one_pass: bool) -> Result<OwnedTargetIsa, String> {
     let mut flags = settings::builder();
     // Scheduling is ours: the optimizer would sink pure operations behind loads.
     let set = [
@@ -30,7 +30,10 @@ fn make(quick: bool) -> Result<OwnedTargetIsa, String> {
         ("machine_code_cfg_info", "true"),
         (
             "regalloc_algorithm",
-            if quick { "single_pass" } else { "backtracking" },
+            match in_one_pass {
+                true => "single_pass",
+                false => "backtracking",
+            },
         ),
         (
             "enable_verifier",

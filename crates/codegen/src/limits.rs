@@ -18,14 +18,39 @@ const MOST_PENDING_AT_NODE: usize = 8;
 const MOST_INSTS: usize = 400_000;
 const MOST_BRANCH_ARGS: usize = 100_000;
 
-/// Pairs of a value and a block that it lives through, in code of any width: register allocation
-/// takes seconds for so many. The largest kernels in use have a quarter of them.
-const MOST_LIVE: usize = 1 << 27;
+/// Instructions of code for single lanes: compiling one takes about 400 bytes in all.
+const MOST_INSTS_FOR_ONE: usize = 1_500_000;
+
+/// Pairs of a variable that carries a part of a value between nodes and a block of CLIF: SSA
+/// construction has four bytes for each.
+const MOST_DEFINITIONS: usize = 1 << 26;
+
+/// Places where lanes wait, and functions and continuations that they are resumed at: the state of
+/// a lane has 16 bits, and two states are taken.
+const MOST_WAITS: usize = 0xfffe;
+
+/// Pairs of a value and a block that it lives through. Allocating registers with a look at all of
+/// the code takes about a fifth of a microsecond for each. The largest kernels in use have as many.
+const MOST_LIVE: usize = 1 << 25;
 
 /// Pairs of a value that lives across blocks and a block: SSA construction keeps a word or two for
 /// each, and makes parameters of blocks of many. The largest kernels in use have a twentieth of
 /// them.
 const MOST_PLACES: usize = 1 << 24;
+
+/// Values that calls save, and load again behind them, in all. Recursive functions in use have some
+/// ten at a call.
+const MOST_SAVED: usize = 1 << 20;
+
+/// Whether calls that were not inlined save few enough values.
+pub(crate) fn check_saved(n_saved: usize) -> Result<(), CompileError> {
+    match n_saved > MOST_SAVED {
+        true => Err(CompileError::TooComplex(format!(
+            "{n_saved} values live across calls that are not inlined, more than {MOST_SAVED}"
+        ))),
+        false => Ok(()),
+    }
+}
 
 /// Whether code for gangs has to keep track of so few places at a time that variables for them are
 /// made in little time.
@@ -37,6 +62,16 @@ pub(crate) fn check_pending(plan: &Plan) -> Result<(), CompileError> {
             "lanes can wait for each other at {pending} pairs of places, more than {limit}"
         ))),
         false => Ok(()),
+    }
+}
+
+/// Whether the state of a lane can tell all places where lanes wait.
+pub(crate) fn check_waits(plan: &Plan) -> Result<(), CompileError> {
+    match plan.waits.len() {
+        count if count > MOST_WAITS => Err(CompileError::TooComplex(format!(
+            "lanes can wait at {count} places, more than {MOST_WAITS}"
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -52,9 +87,17 @@ pub(crate) fn check_places(func: &ir::Function, plan: &Plan) -> Result<(), Compi
     }
 }
 
-/// Whether few enough values live through blocks. Counted are the blocks of the layout from a
-/// value's definition to its last use, which is exact but for loops.
-pub(crate) fn check_live(func: &cl::Function) -> Result<(), CompileError> {
+/// Why registers are allocated in one pass from the code's end to its start, which takes time in
+/// proportion to its length, whatever the optimizing tier does elsewhere. None if they need not.
+pub(crate) fn one_pass(func: &cl::Function) -> Option<String> {
+    let n_live = n_live(func);
+    (n_live > MOST_LIVE)
+        .then(|| format!("values live through {n_live} blocks in all, more than {MOST_LIVE}"))
+}
+
+/// In how many blocks values live, the sum over all of them. Counted are the blocks of the layout
+/// from a value's definition to its last use, which is exact but for loops.
+fn n_live(func: &cl::Function) -> usize {
     let mut last: SecondaryMap<cl::Value, u32> = SecondaryMap::new();
     let mut n_live = 0;
     let mut defined: SecondaryMap<cl::Value, u32> = SecondaryMap::new();
@@ -76,36 +119,137 @@ pub(crate) fn check_live(func: &cl::Function) -> Result<(), CompileError> {
             }
         }
     }
-    match n_live > MOST_LIVE {
-        true => Err(CompileError::TooComplex(format!(
-            "its values live through {n_live} blocks in all, more than {MOST_LIVE}"
-        ))),
-        false => Ok(()),
+    n_live
+}
+
+/// What code may grow to while it is built.
+pub(crate) struct Growth {
+    gang: u32,
+    insts: usize,
+    definitions: usize,
+}
+
+impl Growth {
+    /// Of code for gangs of this width, unless it [goes on](crate::CompileOptions::goes_on).
+    pub(crate) fn of(gang: u32, goes_on: bool) -> Growth {
+        let (insts, definitions) = match gang {
+            _ if goes_on => (usize::MAX, usize::MAX),
+            1 => (MOST_INSTS_FOR_ONE, MOST_DEFINITIONS),
+            _ => (MOST_INSTS, MOST_DEFINITIONS),
+        };
+        Growth {
+            gang,
+            insts,
+            definitions,
+        }
+    }
+
+    /// Whether the code so far, which has so many variables, is within the limits.
+    pub(crate) fn check(&self, func: &cl::Function, n_vars: usize) -> Result<(), CompileError> {
+        let insts = func.dfg.num_insts();
+        if insts > self.insts {
+            return too_much(insts, "instructions", self.insts);
+        }
+        let definitions = n_vars * func.dfg.num_blocks();
+        match definitions > self.definitions {
+            true => too_much(
+                definitions,
+                "pairs of a variable and a block",
+                self.definitions,
+            ),
+            false => Ok(()),
+        }
+    }
+
+    /// The same of code that is complete: what branches of code for gangs pass counts, too.
+    pub(crate) fn check_all(&self, func: &cl::Function) -> Result<(), CompileError> {
+        self.check(func, 0)?;
+        let args = n_branch_args(func);
+        match self.gang > 1 && self.insts < usize::MAX && args > MOST_BRANCH_ARGS {
+            true => too_much(args, "arguments of branches", MOST_BRANCH_ARGS),
+            false => Ok(()),
+        }
     }
 }
 
-/// Whether code for gangs is small enough for its registers to be allocated in little time.
-pub(crate) fn check_size(func: &cl::Function) -> Result<(), CompileError> {
-    let too = |count: usize, what: &str, limit: usize| {
-        let text = format!("the code has {count} {what}, more than {limit}");
-        Err(CompileError::TooComplex(text))
-    };
-    let insts = func.dfg.num_insts();
-    if insts > MOST_INSTS {
-        return too(insts, "instructions", MOST_INSTS);
-    }
+fn too_much(count: usize, what: &str, limit: usize) -> Result<(), CompileError> {
+    let text = format!("the code has {count} {what}, more than {limit}");
+    Err(CompileError::TooComplex(text))
+}
+
+fn n_branch_args(func: &cl::Function) -> usize {
     let args = |inst: cl::Inst| {
         let (tables, handlers) = (&func.dfg.jump_tables, &func.dfg.exception_tables);
         let calls = func.dfg.insts[inst].branch_destination(tables, handlers);
         let counts = calls.iter().map(|call| call.len(&func.dfg.value_lists));
         counts.sum::<usize>()
     };
-    let ends = func
-        .layout
-        .blocks()
-        .filter_map(|it| func.layout.last_inst(it));
-    match ends.map(args).sum() {
-        args if args > MOST_BRANCH_ARGS => too(args, "arguments of branches", MOST_BRANCH_ARGS),
-        _ => Ok(()),
+    let ends = func.layout.blocks();
+    let ends = ends.filter_map(|it| func.layout.last_inst(it));
+    ends.map(args).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cranelift_codegen::ir::{InstBuilder, types};
+    use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+
+    /// So many values that are all used after so many blocks.
+    fn chain(n_values: usize, n_blocks: usize) -> cl::Function {
+        let (mut func, mut context) = (cl::Function::new(), FunctionBuilderContext::new());
+        let mut b = FunctionBuilder::new(&mut func, &mut context);
+        let first = b.create_block();
+        b.switch_to_block(first);
+        let values: Vec<cl::Value> = (0..n_values)
+            .map(|n| b.ins().iconst(types::I64, n as i64))
+            .collect();
+        for _ in 0..n_blocks {
+            let next = b.create_block();
+            b.ins().jump(next, &[]);
+            b.switch_to_block(next);
+        }
+        for &value in &values {
+            b.ins().ineg(value);
+        }
+        b.ins().return_(&[]);
+        b.seal_all_blocks();
+        b.finalize(cranelift_codegen::isa::TargetFrontendConfig {
+            default_call_conv: cranelift_codegen::isa::CallConv::SystemV,
+            pointer_width: target_lexicon::PointerWidth::U64,
+            page_size_align_log2: 12,
+        });
+        func
+    }
+
+    #[test]
+    fn values_count_once_in_each_block_that_they_live_through() {
+        assert_eq!(n_live(&chain(10, 7)), 70);
+        assert_eq!(n_live(&chain(10, 0)), 0);
+    }
+
+    #[test]
+    fn registers_are_allocated_in_one_pass_where_values_live_long() {
+        assert_eq!(one_pass(&chain(4096, 8192)), None);
+        let why = one_pass(&chain(4096, 8193)).unwrap();
+        assert!(why.contains("33558528 blocks in all"), "{why}");
+    }
+
+    #[test]
+    fn code_grows_up_to_its_limits() {
+        let growth = Growth {
+            gang: 8,
+            insts: 50,
+            definitions: 100,
+        };
+        let text = |checked: Result<(), CompileError>| checked.unwrap_err().to_string();
+        let func = chain(20, 9);
+        assert!(growth.check_all(&func).is_ok());
+        assert!(growth.check(&func, 10).is_ok());
+        let found = text(growth.check(&func, 11));
+        let expected = "110 pairs of a variable and a block, more than 100";
+        assert!(found.contains(expected), "{found}");
+        let found = text(growth.check_all(&chain(21, 9)));
+        assert!(found.contains("52 instructions, more than 50"), "{found}");
     }
 }

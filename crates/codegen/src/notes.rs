@@ -3,10 +3,12 @@
 use ptxjit_ir::{Function, InstData};
 use ptxjit_vectorize::{Because, Plan, SingleLane, Variability, WaitKind};
 
-/// What is varying and why, where lanes diverge and where they wait.
+/// What is varying and why, where lanes diverge and where they wait; and why registers were
+/// allocated in one pass, if they had to be.
 #[expect(clippy::wildcard_enum_match_arm, reason = "others print as they are")]
-pub(crate) fn of(func: &Function, plan: &Plan) -> Vec<String> {
-    let mut notes = Vec::new();
+pub(crate) fn of(func: &Function, plan: &Plan, one_pass: Option<String>) -> Vec<String> {
+    let one_pass = one_pass.map(|why| format!("registers are allocated in one pass: {why}"));
+    let mut notes = Vec::from_iter(one_pass);
     for (number, wait) in plan.waits.iter().enumerate() {
         let why = match wait.kind {
             WaitKind::Entry => "entry".to_owned(),

@@ -95,7 +95,8 @@ fn planned(
     gang: u32,
     until: Option<Instant>,
 ) -> Result<(Function, Plan), Spent> {
-    let mut merged = calls::merge(program);
+    // What is too complex for any width is refused when it is compiled.
+    let mut merged = calls::merge(program).map_err(|_| Spent::Work)?;
     let facts = ptxjit_abi::Facts::of([1; 3], block.map(|n| n.max(1)), [1; 3], gang);
     let facts = PlanFacts {
         one_dimensional: facts.one_dimensional,

@@ -227,6 +227,33 @@ fn counts() {
     refused(&scopes(2001), "scopes are nested more than 2000 deep: ");
 }
 
+/// Structures that calls pass word by word.
+#[test]
+fn words_of_calls() {
+    let calls = |n: usize| {
+        format!(
+            ".func f(.param .b32 x[32]) {{ ret; }}
+             .entry k() {{ .param .b32 q[32]; {} ret; }}",
+            "call f, (q);\n".repeat(n)
+        )
+    };
+    accepted(&calls(8192));
+    refused(
+        &calls(8193),
+        "the calls of this function pass too many words: \
+         at most 262144 words of parameters and results in all",
+    );
+    let results = |n: usize| {
+        format!(
+            ".func (.param .b32 y[32]) f() {{ ret; }}
+             .entry k() {{ .param .b32 q[32]; {} ret; }}",
+            "call (q), f;\n".repeat(n)
+        )
+    };
+    accepted(&results(8192));
+    assert_eq!(found(&results(8193)).len(), 1);
+}
+
 /// A loop of `n` places where control flow meets, before which `n` registers are written that are
 /// read behind it.
 fn ladder(n: usize) -> String {

@@ -1,6 +1,6 @@
 //! Where lanes wait, and what they must save.
 
-use cranelift_entity::{EntityRef, SecondaryMap};
+use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, BlockCall, Class, Function, Inst, InstData, Terminator, Value, WarpOp};
 
 use crate::analysis::liveness::Liveness;
@@ -37,29 +37,30 @@ pub struct Wait {
 /// blocks.
 pub(crate) fn split(func: &mut Function, gang: u32) -> SecondaryMap<Block, bool> {
     let mut waits = SecondaryMap::new();
-    let mut block_idx = 0;
-    while block_idx < func.blocks.len() {
-        let block = Block::new(block_idx);
-        block_idx += 1;
-        let first = usize::from(waits[block]);
-        let found = func.blocks[block].insts[first.min(func.blocks[block].insts.len())..]
-            .iter()
-            .position(|&inst| can_wait(&func.insts[inst].data, gang));
-        let Some(at) = found.map(|at| at + first) else {
-            continue;
-        };
-        let tail = func.new_block();
-        let data = &mut func.blocks[block];
-        let insts = data.insts.split_off(at);
-        let term = std::mem::replace(&mut data.term, Terminator::Jump(BlockCall::new(tail)));
-        let loc = data.term_loc;
-        let tail_data = &mut func.blocks[tail];
-        tail_data.insts = insts;
-        tail_data.term = term;
-        tail_data.term_loc = loc;
-        waits[tail] = true;
+    let blocks: Vec<Block> = func.blocks.keys().collect();
+    for first in blocks {
+        let insts = std::mem::take(&mut func.blocks[first].insts);
+        let mut block = first;
+        for inst in insts {
+            if can_wait(&func.insts[inst].data, gang) {
+                block = split_behind(func, block);
+                waits[block] = true;
+            }
+            func.blocks[block].insts.push(inst);
+        }
     }
     waits
+}
+
+/// Ends a block with a jump to a new one, which gets its terminator.
+fn split_behind(func: &mut Function, block: Block) -> Block {
+    let tail = func.new_block();
+    let data = &mut func.blocks[block];
+    let term = std::mem::replace(&mut data.term, Terminator::Jump(BlockCall::new(tail)));
+    let loc = data.term_loc;
+    let tail_data = &mut func.blocks[tail];
+    (tail_data.term, tail_data.term_loc) = (term, loc);
+    tail
 }
 
 /// Whether lanes may have to wait at an instruction.

@@ -6,6 +6,10 @@
 //! used: a kernel has many, one for each step of a tree, and a gang between two waits needs one. So
 //! are predicates that only their own block's branch uses, which tests the first and last lane
 //! first (`affine_predicates`).
+//!
+//! A CTA invariant lives as long as the code runs. So there are only so many: of the others, those
+//! that need one instruction (parameters, addresses of variables) are rematerialized, and the rest
+//! are values like any other.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Function, Inst, InstData, SharedBy, Space, Terminator, Type, Value, ValueDef};
@@ -23,6 +27,11 @@ enum Level {
 /// Definitions are followed this deep.
 const DEPTH: u32 = 12;
 
+/// CTA invariants that are emitted ahead of the nodes, operands of others included. Far fewer fit in
+/// registers, and a kernel can name tens of thousands of variables: the time of register allocation
+/// grows with the product of what lives throughout the code and the blocks.
+const MOST_OF_CTA: usize = 256;
+
 /// Where values are computed that need not be computed in nodes.
 #[derive(Default)]
 pub(crate) struct Invariants {
@@ -30,7 +39,8 @@ pub(crate) struct Invariants {
     pub of_cta: Vec<(Value, Inst)>,
     pub of_gang: Vec<(Value, Inst)>,
     is_ahead: SecondaryMap<Value, bool>,
-    /// Predicates as bits that are rematerialized where they are used, and their instructions.
+    /// Values that are rematerialized where they are used, and their instructions: predicates as
+    /// bits, and scalars of one instruction.
     pub rematerialized: SecondaryMap<Value, Option<Inst>>,
 }
 
@@ -65,18 +75,20 @@ impl<'a> Finder<'a> {
 
     pub(super) fn find(&self) -> Invariants {
         let mut found = Invariants::default();
-        for level in [Level::Cta, Level::Gang] {
-            for value in self.wanted(level) {
-                self.list(value, level, &mut found);
+        for value in self.wanted(Level::Cta) {
+            let before = found.of_cta.len();
+            self.list(value, Level::Cta, &mut found);
+            if found.of_cta.len() > MOST_OF_CTA {
+                let listed = found.of_cta.drain(before..);
+                listed.for_each(|(value, _)| found.is_ahead[value] = false);
+                self.rematerialize(value, &mut found);
             }
+        }
+        for value in self.wanted(Level::Gang) {
+            self.list(value, Level::Gang, &mut found);
         }
         self.find_rematerialized(&mut found);
         found
-    }
-
-    /// Whether a value is emitted outside of the nodes, if it is used there.
-    pub(super) fn is_invariant(&self, value: Value) -> bool {
-        self.func.as_const(value).is_some() || self.level(value, DEPTH).is_some()
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "others stay at their uses")]
@@ -163,6 +175,16 @@ impl<'a> Finder<'a> {
         wanted
     }
 
+    /// Lists a CTA invariant that is rematerialized, if that takes one instruction.
+    fn rematerialize(&self, value: Value, found: &mut Invariants) {
+        if let Some(inst) = self.maker(value, found) {
+            let args = self.func.insts[inst].data.args();
+            if args.iter().all(|&arg| self.func.as_const(arg).is_some()) {
+                found.rematerialized[value] = Some(inst);
+            }
+        }
+    }
+
     /// The instruction that defines a value, unless the value is pinned or a constant.
     fn maker(&self, value: Value, found: &Invariants) -> Option<Inst> {
         if found.is_pinned(value) || self.func.as_const(value).is_some() {
@@ -191,5 +213,62 @@ impl<'a> Finder<'a> {
             Level::Cta => found.of_cta.push((value, inst)),
         }
         found.is_ahead[value] = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ptxjit_ir::VarId;
+    use ptxjit_passes::effort::Effort;
+    use ptxjit_testing::function;
+    use ptxjit_vectorize::PlanFacts;
+
+    /// A function that stores to so many variables, and adds a parameter to each address.
+    fn stores(n: u32) -> Function {
+        function(&[], Type::B64, |b, _| {
+            let zero = b.iconst(Type::B64, 0);
+            let param = b.load(Space::Param, Type::B64, zero, 0);
+            let mut sums = Vec::new();
+            for var in 0..n {
+                let (var, offset) = (VarId::from_u32(var), 0);
+                let addr = b.b.ins(InstData::VarAddr { var, offset }, Type::B64);
+                b.store(Space::Global, addr, 0, param);
+                sums.push(b.add(addr, param));
+            }
+            for &sum in &sums {
+                b.store(Space::Global, sum, 0, param);
+            }
+            b.ret(param);
+        })
+    }
+
+    fn found(n: u32) -> (Function, Invariants) {
+        let mut func = stores(n);
+        let effort = Effort::unlimited();
+        let plan = ptxjit_vectorize::run(&mut func, &[], 8, PlanFacts::default(), &effort);
+        let (plan, in_bits) = (plan.unwrap(), SecondaryMap::new());
+        let found = Finder::new(&func, &plan, &in_bits).find();
+        (func, found)
+    }
+
+    #[test]
+    fn few_invariants_are_all_ahead() {
+        let (_, found) = found(100);
+        // The parameter, the addresses and the sums.
+        assert_eq!(found.of_cta.len(), 201);
+    }
+
+    #[test]
+    fn of_many_invariants_addresses_are_rematerialized_and_sums_are_plain() {
+        let (func, found) = found(1000);
+        assert_eq!(found.of_cta.len(), MOST_OF_CTA);
+        for (value, _) in func.values.iter() {
+            let Some(data) = func.def_inst(value) else {
+                continue;
+            };
+            let is_addr = matches!(data, InstData::VarAddr { .. });
+            assert!(found.is_pinned(value) || !is_addr, "{value}");
+        }
     }
 }

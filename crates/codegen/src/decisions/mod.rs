@@ -96,9 +96,9 @@ pub(crate) fn of<'a>(inputs: &'a Inputs<'a>) -> (Decisions<'a>, Frame) {
     let counted = counted::find(func, plan, &classes, &|cond| {
         in_bits[cond] || packed.made[cond]
     });
-    let finder = invariants::Finder::new(func, plan, &in_bits);
-    let frame = Frame::new(func, plan, &|value| finder.is_invariant(value));
-    let invariants = finder.find();
+    let invariants = invariants::Finder::new(func, plan, &in_bits).find();
+    let is_invariant = |value| func.as_const(value).is_some() || invariants.is_pinned(value);
+    let frame = Frame::new(func, plan, &is_invariant);
     let predecessors = predecessors(func);
     let mut decided = Decisions {
         func,

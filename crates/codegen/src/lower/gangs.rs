@@ -8,13 +8,16 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use cranelift_frontend::{FunctionBuilder, Switch, Variable};
+use ptxjit_ir as ir;
 use rustc_hash::FxHashMap;
 
 use super::Lower;
 use super::stop_states::Several;
 use super::values::Parts;
+use crate::compile::CompileError;
 use crate::decisions::lane_loops::is_local;
 use crate::decisions::mask_classes::MaskClass;
+use crate::limits::Growth;
 use ptxjit_abi::{CtaContext, LaneState};
 
 /// Iterations of loops that may wait for others before a gang lets other threads run.
@@ -55,7 +58,7 @@ pub(super) struct Loops {
 
 impl Lower<'_, '_> {
     /// The loops over gangs and the dispatch on the state, in a loop over CTAs.
-    pub(super) fn emit_gang_loops(&mut self) {
+    pub(super) fn emit_gang_loops(&mut self, growth: &Growth) -> Result<(), CompileError> {
         let params = self.b.block_params(self.emitted.prologue).to_vec();
         let (state, first, end) = (params[1], params[2], params[3]);
         self.load_fields();
@@ -89,8 +92,10 @@ impl Lower<'_, '_> {
         };
         self.b.ins().jump(loops.dispatch, &[state.into()]);
         self.emit_dispatch(&loops);
+        let between = self.values_between_nodes();
         for number in 0..n {
-            self.emit_phase(&loops, number);
+            self.emit_phase(&loops, number, &between);
+            growth.check(self.b.func, self.vars.count)?;
         }
         self.emit_leave(&loops);
         if let Some(several) = loops.several {
@@ -99,6 +104,7 @@ impl Lower<'_, '_> {
         self.b.switch_to_block(loops.ended);
         self.emit_next_cta(&loops, start);
         self.gangs.loops = Some(loops);
+        Ok(())
     }
 
     /// Dispatches from a state to its phase.
@@ -121,6 +127,9 @@ impl Lower<'_, '_> {
         switch.emit(&mut self.b, state, bad);
         for (number, (entry, head)) in entries.into_iter().enumerate() {
             self.b.switch_to_block(entry);
+            // Otherwise it would have parameters for what is read behind it, and finding the
+            // branch's target for each takes as many steps as there are targets.
+            self.b.seal_block(entry);
             self.expect(several, number);
             self.b.ins().jump(head, &[loops.first.into()]);
         }
@@ -131,7 +140,7 @@ impl Lower<'_, '_> {
     }
 
     /// The loop that enters all gangs at one resume point.
-    fn emit_phase(&mut self, loops: &Loops, number: usize) {
+    fn emit_phase(&mut self, loops: &Loops, number: usize, between: &[ir::Value]) {
         let (head, latch, stop) = (
             loops.heads[number],
             loops.latches[number],
@@ -149,7 +158,7 @@ impl Lower<'_, '_> {
         self.b.ins().brif(at_end, done, &[], enter, &[]);
 
         self.b.switch_to_block(enter);
-        self.emit_gang_entry(loops, number, latch);
+        self.emit_gang_entry(loops, number, latch, between);
 
         self.b.switch_to_block(stop);
         match loops.several {
@@ -304,7 +313,13 @@ impl Lower<'_, '_> {
             .load(types::I32, MemFlagsData::trusted(), at, 0)
     }
 
-    fn emit_gang_entry(&mut self, loops: &Loops, number: usize, latch: cl::Block) {
+    fn emit_gang_entry(
+        &mut self,
+        loops: &Loops,
+        number: usize,
+        latch: cl::Block,
+        between: &[ir::Value],
+    ) {
         let gang = self.gangs.gang.as_ref().expect("declared before");
         let (idx, bits_var) = (gang.idx, gang.bits);
         let idx = self.b.use_var(idx);
@@ -318,7 +333,7 @@ impl Lower<'_, '_> {
             self.b.switch_to_block(some);
             self.b.def_var(bits_var, bits);
         }
-        self.forget_nodes();
+        self.forget_nodes(between);
         self.start_region(MaskClass::Entry);
         if loops.several.is_some() && self.decided.phases.next(number).is_none() {
             self.stopped_at(u32::from(LaneState::DIVERGED));
@@ -438,15 +453,20 @@ impl Lower<'_, '_> {
             .for_each(|(&var, window)| self.b.def_var(var, window));
     }
 
+    /// The values that variables carry from node to node.
+    fn values_between_nodes(&self) -> Vec<ir::Value> {
+        let escapes = |&value: &ir::Value| {
+            self.plan.escapes[value] && !self.decided.invariants.is_pinned(value)
+        };
+        self.func.values.keys().filter(escapes).collect()
+    }
+
     /// Variables that nodes left behind for one gang are dead in the next. Without this, values
     /// that are read where no lane waits (a parameter blended with itself) would stay live around
     /// the loop over gangs.
-    fn forget_nodes(&mut self) {
+    fn forget_nodes(&mut self, between: &[ir::Value]) {
         let mut zeros: FxHashMap<cl::Type, cl::Value> = FxHashMap::default();
-        for value in self.func.values.keys() {
-            if !self.plan.escapes[value] || self.decided.invariants.is_pinned(value) {
-                continue;
-            }
+        for &value in between {
             for var in self.variables(value) {
                 let ty = self.variable_type(value);
                 let zero = *zeros.entry(ty).or_insert_with(|| zero(&mut self.b, ty));

@@ -82,7 +82,8 @@ impl Lower<'_, '_> {
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "the rest are pure")]
-    fn emit_pinned(&mut self, inst: Inst, value: ir::Value) {
+    /// Emits an invariant here, whether it is ahead of the nodes or where it is used.
+    pub(super) fn emit_pinned(&mut self, inst: Inst, value: ir::Value) {
         match self.func.insts[inst].data {
             InstData::Sreg { sreg } => {
                 let val = self.sreg(sreg);

@@ -44,6 +44,7 @@ impl Lower<'_, '_> {
                 (self.quads(), types::I32X4)
             };
             self.vars.masks[node] = (0..n).map(|_| self.b.declare_var(ty)).collect();
+            self.vars.count += n;
         }
         self.vars.masks[node].clone()
     }
@@ -246,17 +247,20 @@ impl Lower<'_, '_> {
 
     /// Clears the masks of nodes that can be pending from here on but were not before.
     pub(super) fn clear_masks(&mut self, nodes: &[usize]) {
+        let (mut bits, mut parts) = (None, None);
         for &node in nodes {
             if self.decided.classes.arrive[node] != MaskClass::Own(node) {
                 continue;
             }
             let none = if self.decided.counted[node] {
-                Lanes::Bits(self.b.ins().iconst(types::I32, 0))
+                bits.get_or_insert_with(|| Lanes::Bits(self.b.ins().iconst(types::I32, 0)))
             } else {
-                let zero = self.zero_vector(Type::B32);
-                Lanes::Parts(Parts::from_elem(zero, self.quads()))
+                parts.get_or_insert_with(|| {
+                    let zero = self.zero_vector(Type::B32);
+                    Lanes::Parts(Parts::from_elem(zero, self.quads()))
+                })
             };
-            self.set_mask(node, &none);
+            self.set_mask(node, none);
         }
     }
 }

@@ -81,7 +81,7 @@ use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, Variable};
 use ptxjit_ir::{self as ir, DeviceOp, Function, Inst, InstData};
-use ptxjit_passes::effort::{Effort, Spent};
+use ptxjit_passes::effort::Effort;
 use ptxjit_vectorize::{AffineInputs, Node, Plan};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -90,9 +90,11 @@ pub(crate) use prefetch::put_in as put_in_prefetches;
 pub(crate) use stubs::{Stub, define as define_stub};
 use values::{Parts, Val};
 
+use crate::compile::CompileError;
 use crate::decisions::{self, Decisions, frame::Frame, mask_classes::MaskClass, nodes::NodeForm};
 use crate::host::Target;
 use crate::lane_inserts::LaneInserts;
+use crate::limits::Growth;
 use ptxjit_abi::warp_ops::WARP;
 use ptxjit_abi::{SlowForm, SymbolRef};
 
@@ -165,6 +167,8 @@ struct Emitted {
     pinned: FxHashMap<ir::Value, Val>,
     /// Values known to lie in [0, 1].
     saturated: FxHashSet<cl::Value>,
+    /// Where symbols are in the table of them.
+    symbols: FxHashMap<SymbolRef, usize>,
     /// External references of the function, by namespace and number.
     imports: FxHashMap<(u32, u32), cl::FuncRef>,
     exits: faults::Exits,
@@ -191,6 +195,8 @@ struct Gangs {
 struct Variables {
     values: SecondaryMap<ir::Value, SmallVec<[Variable; 8]>>,
     masks: Vec<SmallVec<[Variable; 8]>>,
+    /// How many there are.
+    count: usize,
 }
 
 /// Values available in the node being emitted.
@@ -281,9 +287,10 @@ pub(crate) fn kernel(
     b: FunctionBuilder<'_>,
     target: TargetFrontendConfig,
     effort: &Effort,
-) -> Result<Outputs, Spent> {
+    growth: &Growth,
+) -> Result<Outputs, CompileError> {
     let mut lower = Lower::new(inputs, b);
-    lower.run(effort)?;
+    lower.run(effort, growth)?;
     lower.b.seal_all_blocks();
     crate::fma_operands::order(lower.b.func);
     lower.b.finalize(target);
@@ -316,6 +323,7 @@ impl<'a, 'b> Lower<'a, 'b> {
                 prologue,
                 pinned: FxHashMap::default(),
                 saturated: FxHashSet::default(),
+                symbols: FxHashMap::default(),
                 imports: FxHashMap::default(),
                 exits: faults::Exits::default(),
             },
@@ -333,6 +341,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             vars: Variables {
                 values: SecondaryMap::new(),
                 masks: vec![SmallVec::new(); n_nodes],
+                count: 0,
             },
             available: Available::default(),
             mask: Mask::new(MaskClass::Entry, false),
@@ -343,12 +352,13 @@ impl<'a, 'b> Lower<'a, 'b> {
         }
     }
 
-    fn run(&mut self, effort: &Effort) -> Result<(), Spent> {
-        self.emit_gang_loops();
+    fn run(&mut self, effort: &Effort, growth: &Growth) -> Result<(), CompileError> {
+        self.emit_gang_loops(growth)?;
         for pos in 0..self.plan.order.nodes.len() {
             let before = self.b.func.dfg.num_insts();
             self.emit_node(pos);
             effort.spend(self.b.func.dfg.num_insts() - before)?;
+            growth.check(self.b.func, self.vars.count)?;
         }
         self.emit_stopped_in_any();
         self.emit_exits();

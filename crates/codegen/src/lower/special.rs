@@ -297,13 +297,11 @@ impl Lower<'_, '_> {
     }
 
     fn symbol(&mut self, symbol: SymbolRef) -> cl::Value {
-        let idx = match self.out.symbols.iter().position(|&other| other == symbol) {
-            Some(idx) => idx,
-            None => {
-                self.out.symbols.push(symbol);
-                self.out.symbols.len() - 1
-            }
-        };
+        let symbols = &mut self.out.symbols;
+        let idx = *self.emitted.symbols.entry(symbol).or_insert_with(|| {
+            symbols.push(symbol);
+            symbols.len() - 1
+        });
         let table = self.field(core::mem::offset_of!(CtaContext, symbols));
         self.b.ins().load(
             types::I64,

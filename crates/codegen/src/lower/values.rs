@@ -82,6 +82,10 @@ impl Lower<'_, '_> {
             let bits = self.pred_bits(value);
             return Val::Varying(self.mask_from_bits(bits));
         }
+        if let Some(inst) = self.decided.invariants.rematerialized[value] {
+            self.emit_pinned(inst, value);
+            return self.available.vals[&value].clone();
+        }
         if let Some(quads) = self.loosened(value) {
             return Val::Varying(quads);
         }
@@ -114,6 +118,7 @@ impl Lower<'_, '_> {
             };
             let ty = self.variable_type(value);
             self.vars.values[value] = (0..n).map(|_| self.b.declare_var(ty)).collect();
+            self.vars.count += n;
         }
         self.vars.values[value].clone()
     }

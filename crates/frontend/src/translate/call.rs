@@ -327,7 +327,9 @@ impl<'m> Translator<'m> {
         }
         let mut values = SmallVec::new();
         for (operand, formal) in call.args.iter().zip(formals.params) {
-            values.extend(self.argument(operand, formal)?);
+            let pieces = self.argument(operand, formal)?;
+            self.call_values.add(pieces.len(), call.span)?;
+            values.extend(pieces);
         }
         if n < expected {
             // The array without size at the end may be left out.
@@ -480,6 +482,7 @@ impl<'m> Translator<'m> {
                 continue;
             }
             let n = passing.types().len();
+            self.call_values.add(n, call.span)?;
             let values: SmallVec<[Value; 4]> = results.iter().skip(at).take(n).copied().collect();
             at += n;
             match self.param_variable(operand)? {

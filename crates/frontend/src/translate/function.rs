@@ -66,6 +66,7 @@ pub(super) fn translate(
         },
         target_arrays: FxHashMap::default(),
         range_names: limits::RangeNames::default(),
+        call_values: limits::CallValues::default(),
         forms: FxHashMap::default(),
         recent: [(u32::MAX, RegId(0)); 16],
     };

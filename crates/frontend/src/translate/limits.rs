@@ -42,6 +42,9 @@ pub(super) const TABLE_ENTRIES: u64 = 1 << 20;
 /// Entries of the tables that all indirect calls of a function use: each is a call of its own.
 pub(super) const CALL_ENTRIES: u64 = 1 << 16;
 
+/// Values that all calls of a function pass and return: a structure counts as many as it has words.
+pub(super) const CALL_VALUES: u64 = 1 << 18;
+
 /// Work of finding out what a kernel's functions name: pairs of a kernel and a function.
 const REACHED: usize = 10_000_000;
 
@@ -294,5 +297,25 @@ impl RangeNames {
         }
         let message = format!("ranges `name<N>` declare {} variables here", self.0);
         Err(Diagnostic::error(message).label(span, format!("at most {RANGE_NAMES}")))
+    }
+}
+
+/// Counts the values that calls pass, up to the limit.
+#[derive(Default)]
+pub(super) struct CallValues(u64);
+
+impl CallValues {
+    /// Adds those of a parameter or result; an error when there are too many.
+    pub(super) fn add(&mut self, count: usize, span: Span) -> Result<(), Diagnostic> {
+        self.0 += count as u64;
+        if self.0 <= CALL_VALUES {
+            return Ok(());
+        }
+        let message = "the calls of this function pass too many words";
+        let label = format!("at most {CALL_VALUES} words of parameters and results in all");
+        Err(Diagnostic {
+            kind: Kind::Unsupported,
+            ..Diagnostic::error(message).label(span, label)
+        })
     }
 }

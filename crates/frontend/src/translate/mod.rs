@@ -92,6 +92,7 @@ pub struct Translator<'m> {
     target_arrays: FxHashMap<VarId, SmallVec<[FuncId; 4]>>,
     /// Names of memory that ranges have declared.
     range_names: limits::RangeNames,
+    call_values: limits::CallValues,
     /// The forms met so far, by name and number of operands.
     pub(crate) forms: FxHashMap<(&'m str, usize), Form>,
     /// PERF: registers found last, by where their names stand: checking an operand and using it

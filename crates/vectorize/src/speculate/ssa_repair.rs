@@ -119,7 +119,8 @@ pub fn predecessors(func: &Function) -> SecondaryMap<Block, Vec<Block>> {
     let mut preds: SecondaryMap<Block, Vec<Block>> = SecondaryMap::new();
     for (block, data) in func.blocks.iter() {
         for call in data.term.targets() {
-            if preds[call.block].last() != Some(&block) && !preds[call.block].contains(&block) {
+            // A block comes once in this loop, so if it is among them, it is the last.
+            if preds[call.block].last() != Some(&block) {
                 preds[call.block].push(block);
             }
         }
