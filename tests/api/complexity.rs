@@ -196,7 +196,7 @@ fn thousands_of_variables_are_found_on_both_sides_of_a_barrier() {
             }}"
         ),
     );
-    let expected = (0..2000u32).map(|n| n + 5).sum();
+    let expected: u32 = (0..2000).map(|n| n + 5).sum();
     for gang in [1, 8, 32] {
         let data = device.alloc_from(&[0u32; 64]).unwrap();
         let launch = kernel.launch().block(64).gang(gang).eager(true);

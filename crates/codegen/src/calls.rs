@@ -212,7 +212,7 @@ impl Ctx<'_> {
     fn split_calls(&mut self) -> Vec<Site> {
         let mut sites = Vec::new();
         let blocks: Vec<Block> = self.func.blocks.keys().collect();
-        for first in blocks {
+        for first in blocks.into_iter().rev() {
             let insts = std::mem::take(&mut self.func.blocks[first].insts);
             let mut block = first;
             for inst in insts {

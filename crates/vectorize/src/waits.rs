@@ -1,5 +1,8 @@
 //! Where lanes wait, and what they must save.
 
+use std::collections::VecDeque;
+use std::vec::IntoIter;
+
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, BlockCall, Class, Function, Inst, InstData, Terminator, Value, WarpOp};
 
@@ -38,15 +41,22 @@ pub struct Wait {
 pub(crate) fn split(func: &mut Function, gang: u32) -> SecondaryMap<Block, bool> {
     let mut waits = SecondaryMap::new();
     let blocks: Vec<Block> = func.blocks.keys().collect();
-    for first in blocks {
-        let insts = std::mem::take(&mut func.blocks[first].insts);
-        let mut block = first;
-        for inst in insts {
-            if can_wait(&func.insts[inst].data, gang) {
-                block = split_behind(func, block);
-                waits[block] = true;
+    let mut work: VecDeque<(Block, IntoIter<Inst>)> = VecDeque::new();
+    for block in blocks {
+        let insts = std::mem::take(&mut func.blocks[block].insts);
+        work.push_back((block, insts.into_iter()));
+    }
+    while let Some((block, mut rest)) = work.pop_front() {
+        while let Some(&inst) = rest.as_slice().first() {
+            // The first instruction of a new block is the one that it was split at.
+            let is_first = waits[block] && func.blocks[block].insts.is_empty();
+            if !is_first && can_wait(&func.insts[inst].data, gang) {
+                let tail = split_behind(func, block);
+                waits[tail] = true;
+                work.push_back((tail, rest));
+                break;
             }
-            func.blocks[block].insts.push(inst);
+            func.blocks[block].insts.extend(rest.next());
         }
     }
     waits
