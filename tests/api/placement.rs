@@ -1,11 +1,18 @@
 //! Code is placed whatever else the process has mapped, and its memory is given back.
+//!
+//! For longer: `PTXJIT_FUZZ_SECONDS=600` goes on mapping and compiling for ten minutes, and
+//! `PTXJIT_TEST_MODULES=10000` loads and unloads as many modules.
 
 #![expect(
     unsafe_code,
     reason = "address space is mapped around what the library maps"
 )]
 
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
 use ptxjit::{Device, Module};
+use ptxjit_tests::fuzz::rng::Rng;
 
 use crate::ptx;
 
@@ -84,6 +91,31 @@ fn pieces_of_code_find_each_other_in_a_full_address_space() {
     for number in 20..60 {
         run(&device, number, [1, 4, 8, 16, 32][number as usize % 5]);
     }
+}
+
+/// Hundreds of gigabytes are mapped and unmapped at random between compilations.
+#[test]
+fn code_is_placed_while_other_memory_comes_and_goes() {
+    let seconds = std::env::var("PTXJIT_FUZZ_SECONDS").map(|text| text.parse().expect("seconds"));
+    let seconds = Duration::from_secs(seconds.unwrap_or(0));
+    let device = Device::new().unwrap();
+    let (start, mut rng) = (Instant::now(), Rng::new(1));
+    let mut all: VecDeque<Mapped> = VecDeque::new();
+    let mut number = 0;
+    while number < 30 || start.elapsed() < seconds {
+        for _ in 0..rng.below(5) {
+            all.push_back(Mapped::new(1 << (12 + rng.below(28))));
+            let idx = rng.below(all.len());
+            all.swap_remove_back(idx);
+            all.push_back(Mapped::new((1 + rng.below(300)) << 30));
+        }
+        while all.len() > 100 {
+            all.swap_remove_back(rng.below(all.len()));
+        }
+        run(&device, number, *rng.pick(&[1, 4, 8, 16, 32]));
+        number += 1;
+    }
+    eprintln!("{number} modules");
 }
 
 #[test]

@@ -5,6 +5,8 @@
 //! neither long nor much memory: each of the shapes below has, or could have, cost the square of
 //! its length somewhere.
 
+mod code;
+
 use std::fmt::Write;
 
 use super::rng::Rng;
@@ -48,6 +50,14 @@ const SHAPES: &[Shape] = &[
     files,
     braces,
     tokens,
+    code::waits,
+    code::spins,
+    code::nested_loops,
+    code::accesses,
+    code::arithmetic,
+    code::doubling,
+    code::recursion,
+    code::matrices,
 ];
 
 /// The module of a seed, of about `limit` bytes at most.
