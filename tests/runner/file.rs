@@ -7,6 +7,7 @@
 //! // test snapshot after=STAGE gang=16 passes=-NAME,…      (gang and passes may be left out)
 //! // run: f(1, 0f3F800000) == 3            one call; results in parentheses if there are several
 //! // run: f(0.5) == 0.25 ulp 2             or `rel 1e-6`, `abs 1e-6`, and `as bf16` to say what the bits mean
+//! // (0.25) == 0.125 ulp 2                 directly below a call: one more of the same function
 //! // launch: k<<<2, 64>>>(in = s32[1, 2], out = s32[2]) => out = s32[3, 4]
 //! // launch memcheck timeout=2: …          options before the colon
 //! // traps: misaligned                     the launch above must end with this error
@@ -204,6 +205,13 @@ fn directives(text: &str) -> Vec<(usize, String)> {
             continue;
         }
         let comment = comment.trim();
+        if open && alone && comment.starts_with('(') {
+            let called = found.last().and_then(|(_, directive)| called(directive));
+            if let Some(run) = called.map(|called| format!("{called}{comment}")) {
+                found.push((idx + 1, run));
+                continue;
+            }
+        }
         // Behind code only errors are expected; anything else there is prose.
         open = WORDS.iter().any(|word| comment.starts_with(word));
         open &= alone || comment.starts_with("error:") || comment.starts_with("unsupported:");
@@ -212,6 +220,12 @@ fn directives(text: &str) -> Vec<(usize, String)> {
         }
     }
     found
+}
+
+/// `run: func` of a directive that calls a function.
+fn called(directive: &str) -> Option<&str> {
+    let (called, _) = directive.split_once('(')?;
+    called.starts_with("run:").then_some(called)
 }
 
 impl std::str::FromStr for Command {
@@ -270,7 +284,8 @@ pub(crate) mod tests {
     pub(crate) fn a_file() {
         let file = parse(
             "// test interp\n// test run gang=1,4\n// test check\n.func f();\n// prose run: no\n\
-             // run: f(1,\n//     (2)) == (3, nan) ulp 2\nadd x; // error: bad\n",
+             // run: f(1,\n//     (2)) == (3, nan) ulp 2\n// (4) == 5\n// (6) == 7\n\
+             add x; // error: bad\n// (prose)\n",
         )
         .unwrap();
         assert_eq!(
@@ -289,9 +304,11 @@ pub(crate) mod tests {
             ),
             (6, 2, 2)
         );
+        let rows = file.runs.iter().map(|run| (run.line, run.func.as_str()));
+        assert_eq!(Vec::from_iter(rows), [(6, "f"), (8, "f"), (9, "f")]);
         assert_eq!(
             (file.errors[0].line, file.errors[0].text.as_str()),
-            (8, "bad")
+            (10, "bad")
         );
     }
 
