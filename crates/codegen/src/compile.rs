@@ -317,14 +317,19 @@ impl Compiler {
         growth.check_all(&self.context.func)?;
         effort.check_time()?;
         let one_pass = limits::one_pass(&self.context.func);
+        let may_be_quick = limits::check_one_pass(&self.context.func);
         // Code that would be no better is not compiled again.
         let quick = one_pass.is_none()
+            && may_be_quick.is_ok()
             && match options.baseline {
                 BaselineTier::Never => false,
                 BaselineTier::LongCode => self.stats.clif_insts > MOST_AT_ONCE,
                 BaselineTier::UnlessShort => self.stats.clif_insts > MOST_FOR_FEW,
             };
         let in_one_pass = quick || one_pass.is_some();
+        if in_one_pass {
+            may_be_quick?;
+        }
         if let Some(texts) = &mut self.listings {
             texts.insert("clif", self.context.func.display().to_string());
             self.context.set_disasm(true);

@@ -1,5 +1,7 @@
 //! What is refused because compiling it would take too much time or memory.
 
+use cranelift_codegen::dominator_tree::DominatorTree;
+use cranelift_codegen::flowgraph::ControlFlowGraph;
 use cranelift_codegen::ir as cl;
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir as ir;
@@ -31,7 +33,12 @@ const MOST_WAITS: usize = 0xfffe;
 
 /// Pairs of a value and a block that it lives through. Allocating registers with a look at all of
 /// the code takes about a fifth of a microsecond for each. The largest kernels in use have as many.
-const MOST_LIVE: usize = 1 << 25;
+const MOST_LIVE: u64 = 1 << 25;
+
+/// The same where registers are allocated in one pass, with blocks for faults, and each block
+/// counted once more for each branch to it: a pair takes some ten nanoseconds. Values live longer in
+/// the order of this allocator.
+const MOST_SWEPT: u64 = 1 << 28;
 
 /// Pairs of a value that lives across blocks and a block: SSA construction keeps a word or two for
 /// each, and makes parameters of blocks of many. The largest kernels in use have a twentieth of
@@ -87,23 +94,57 @@ pub(crate) fn check_places(func: &ir::Function, plan: &Plan) -> Result<(), Compi
     }
 }
 
-/// Why registers are allocated in one pass from the code's end to its start, which takes time in
-/// proportion to its length, whatever the optimizing tier does elsewhere. None if they need not.
+/// Why registers are allocated in one pass from the code's end to its start, which takes much less
+/// time, whatever the optimizing tier does elsewhere. None if they need not.
 pub(crate) fn one_pass(func: &cl::Function) -> Option<String> {
-    let n_live = n_live(func);
+    // Blocks for faults lie behind all others, and the allocator that looks at all of the code
+    // sees that the values do not live in between.
+    let hot = func.layout.blocks();
+    let hot = hot.filter(|&block| !func.layout.is_cold(block));
+    let n_live: u64 = live(func, hot).iter().sum();
     (n_live > MOST_LIVE)
         .then(|| format!("values live through {n_live} blocks in all, more than {MOST_LIVE}"))
 }
 
-/// In how many blocks values live, the sum over all of them. Counted are the blocks of the layout
-/// from a value's definition to its last use, which is exact but for loops.
-fn n_live(func: &cl::Function) -> usize {
+/// Whether allocating registers in one pass takes little time.
+pub(crate) fn check_one_pass(func: &cl::Function) -> Result<(), CompileError> {
+    let mut n_branches: SecondaryMap<cl::Block, u64> = SecondaryMap::new();
+    let mut n_places = func.dfg.num_blocks() as u64;
+    for inst in func
+        .layout
+        .blocks()
+        .filter_map(|it| func.layout.last_inst(it))
+    {
+        let (tables, handlers) = (&func.dfg.jump_tables, &func.dfg.exception_tables);
+        for call in func.dfg.insts[inst].branch_destination(tables, handlers) {
+            n_branches[call.block(&func.dfg.value_lists)] += 1;
+            n_places += 1;
+        }
+    }
+    if n_places * func.dfg.num_values() as u64 <= MOST_SWEPT {
+        return Ok(());
+    }
+    // The order of that allocator.
+    let domtree = DominatorTree::with_function(func, &ControlFlowGraph::with_function(func));
+    let live = live(func, domtree.cfg_rpo().copied());
+    let each = domtree.cfg_rpo().zip(live);
+    let swept: u64 = each.map(|(&block, n)| n * (1 + n_branches[block])).sum();
+    match swept > MOST_SWEPT {
+        true => Err(CompileError::TooComplex(format!(
+            "values live through {swept} blocks and branches in all, more than {MOST_SWEPT}"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// How many values live into each of some blocks: from their definition to their last use in this
+/// order, which is exact but for loops.
+fn live(func: &cl::Function, blocks: impl Iterator<Item = cl::Block>) -> Vec<u64> {
     let mut last: SecondaryMap<cl::Value, u32> = SecondaryMap::new();
-    let mut n_live = 0;
     let mut defined: SecondaryMap<cl::Value, u32> = SecondaryMap::new();
-    // Blocks for faults lie behind all others.
-    let is_hot = |block: &cl::Block| !func.layout.is_cold(*block);
-    for (idx, block) in (0u32..).zip(func.layout.blocks().filter(is_hot)) {
+    let mut changes: Vec<i64> = vec![0];
+    for (idx, block) in (0u32..).zip(blocks) {
+        changes.push(0);
         for &param in func.dfg.block_params(block) {
             defined[param] = idx;
         }
@@ -111,7 +152,10 @@ fn n_live(func: &cl::Function) -> usize {
             for arg in func.dfg.inst_values(inst) {
                 let arg = func.dfg.resolve_aliases(arg);
                 let since = last[arg].max(defined[arg]);
-                n_live += idx.saturating_sub(since) as usize;
+                if since < idx {
+                    changes[since as usize + 1] += 1;
+                    changes[idx as usize + 1] -= 1;
+                }
                 last[arg] = idx;
             }
             for &result in func.dfg.inst_results(inst) {
@@ -119,7 +163,12 @@ fn n_live(func: &cl::Function) -> usize {
             }
         }
     }
-    n_live
+    changes.pop();
+    let sum = |n: &mut i64, change: i64| {
+        *n += change;
+        Some(*n as u64)
+    };
+    changes.into_iter().scan(0, sum).collect()
 }
 
 /// What code may grow to while it is built.
@@ -224,8 +273,12 @@ mod tests {
 
     #[test]
     fn values_count_once_in_each_block_that_they_live_through() {
-        assert_eq!(n_live(&chain(10, 7)), 70);
-        assert_eq!(n_live(&chain(10, 0)), 0);
+        let live_in = |n_blocks| {
+            let func = chain(10, n_blocks);
+            live(&func, func.layout.blocks())
+        };
+        assert_eq!(live_in(3), [0, 10, 10, 10]);
+        assert_eq!(live_in(0), [0]);
     }
 
     #[test]
@@ -233,6 +286,16 @@ mod tests {
         assert_eq!(one_pass(&chain(4096, 8192)), None);
         let why = one_pass(&chain(4096, 8193)).unwrap();
         assert!(why.contains("33558528 blocks in all"), "{why}");
+    }
+
+    #[test]
+    fn one_pass_sees_each_branch() {
+        // Each block but the first has one branch to it, and counts twice.
+        assert!(check_one_pass(&chain(8192, 16_384)).is_ok());
+        let why = check_one_pass(&chain(8192, 16_385))
+            .unwrap_err()
+            .to_string();
+        assert!(why.contains("268451840 blocks and branches"), "{why}");
     }
 
     #[test]

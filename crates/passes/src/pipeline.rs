@@ -18,8 +18,11 @@ use crate::transform::{
 /// What [`optimize`] may do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Instructions that one function may grow to by inlining.
+    /// Size that one function may grow to by inlining.
     pub inline_budget: usize,
+    /// By how much all functions may grow in all. A function that calls another twice, which calls
+    /// a third one twice, grows with the power of their number, and all in between are optimized.
+    pub growth_budget: usize,
     /// Run the verifier after each pass.
     pub verify: bool,
     /// When to give up.
@@ -30,6 +33,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             inline_budget: 200_000,
+            growth_budget: 600_000,
             verify: cfg!(debug_assertions),
             until: None,
         }
@@ -60,6 +64,7 @@ pub fn optimize(
         observer,
         report: Report::default(),
         effort: Effort::new(u64::MAX, options.until),
+        growth_left: options.growth_budget,
     };
     let graph = call_graph::run(program);
     for &id in &graph.bottom_up {
@@ -182,6 +187,8 @@ struct Run<'a, 'o> {
     observer: Option<&'a mut Observer<'o>>,
     report: Report,
     effort: Effort,
+    /// What is left of [`Options::growth_budget`].
+    growth_left: usize,
 }
 
 impl Run<'_, '_> {
@@ -192,12 +199,15 @@ impl Run<'_, '_> {
         recursive: &std::collections::BTreeSet<FuncId>,
     ) -> Result<(), Spent> {
         let start = Instant::now();
+        let before = inline::size(&program.functions[&id]);
         let n = inline::run(
             program,
             id,
             &|callee| !recursive.contains(&callee),
-            self.options.inline_budget,
+            (before + self.growth_left).min(self.options.inline_budget),
         );
+        let after = inline::size(&program.functions[&id]);
+        self.growth_left -= (after - before).min(self.growth_left);
         self.report.n_inlined += n;
         self.after(INLINE, start.elapsed(), program, id)
     }

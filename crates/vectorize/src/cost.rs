@@ -91,6 +91,9 @@ pub(crate) const MOST_BETWEEN: usize = 64;
 /// A gang that accesses fewer bytes than this gets no hint: a hint costs as much as the access.
 pub(crate) const LEAST_PREFETCHED: u32 = 32;
 
+/// Hints of a kind in a function, about: each access is compared with those that have one.
+pub(crate) const MOST_HINTS: usize = 1000;
+
 // Progress.
 
 /// An iteration of a loop that only reads memory costs one; an iteration of any other loop costs

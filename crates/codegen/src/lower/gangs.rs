@@ -93,6 +93,12 @@ impl Lower<'_, '_> {
         self.b.ins().jump(loops.dispatch, &[state.into()]);
         self.emit_dispatch(&loops);
         let between = self.values_between_nodes();
+        // Each phase defines all of them.
+        between
+            .iter()
+            .for_each(|&value| drop(self.variables(value)));
+        self.declare_masks();
+        growth.check(self.b.func, self.vars.count)?;
         for number in 0..n {
             self.emit_phase(&loops, number, &between);
             growth.check(self.b.func, self.vars.count)?;

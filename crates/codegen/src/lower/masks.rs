@@ -49,6 +49,18 @@ impl Lower<'_, '_> {
         self.vars.masks[node].clone()
     }
 
+    /// Declares the variables that `clear_masks` defines.
+    pub(super) fn declare_masks(&mut self) {
+        if self.lanes == 1 {
+            return;
+        }
+        for node in 0..self.plan.order.nodes.len() {
+            if self.decided.classes.arrive[node] == MaskClass::Own(node) {
+                self.mask_variables(node);
+            }
+        }
+    }
+
     /// The lanes of a class in the form in which they are held.
     pub(super) fn class_lanes(&mut self, class: MaskClass) -> Lanes {
         if self.mask.is_full && class == self.mask.class {

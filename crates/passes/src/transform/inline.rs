@@ -12,18 +12,24 @@
 //! v1 = call fn1(v0); ret v1   ==>   jump block1(v0)   block1(v2): v3 = iadd.b32 v2, v2; jump block2(v3)   block2(v1): ret v1
 //! ```
 
+use std::collections::BTreeMap;
+
 use cranelift_entity::SecondaryMap;
 use cranelift_entity::packed_option::PackedOption;
 use ptxjit_ir::{
-    Block, BlockCall, BlockData, FuncId, Function, Inst, InstData, Program, SrcLoc, StackSlot,
-    Terminator, Type, Value,
+    Block, BlockCall, BlockData, Class, FuncId, Function, Inst, InstData, Program, SrcLoc,
+    StackSlot, Terminator, Type, Value,
 };
 
 /// Blocks that one function may grow to. Later passes and the code generator take memory for pairs
 /// of a block and a value.
 const MOST_BLOCKS: usize = 2048;
 
-/// Inlines into one function of the program what `allowed` lets; `budget` limits its instructions.
+/// What an operation counts at which threads wait for each other: each makes a block of its own,
+/// and code that is resumed there.
+const WAIT: usize = 32;
+
+/// Inlines into one function of the program what `allowed` lets; `budget` limits its [size].
 /// Gives the number of calls replaced.
 pub fn run(
     program: &mut Program,
@@ -34,23 +40,25 @@ pub fn run(
     let Some(mut func) = program.functions.remove(&caller) else {
         return 0;
     };
-    let mut size = n_insts(&func);
+    let mut sum = size(&func);
     let mut n_blocks = func.blocks.len();
     let mut n_inlined = 0;
+    let mut sizes: BTreeMap<FuncId, usize> = BTreeMap::new();
     // The blocks made on the way hold no calls but those that were refused.
     let mut work: Vec<Block> = func.blocks.keys().collect();
     while let Some(block) = work.pop() {
         let mut from = 0;
         while let Some((idx, id)) = next_call(&func, block, from) {
             let callee = program.functions.get(&id).filter(|_| allowed(id));
-            let fits = |callee: &&Function| {
-                size + n_insts(callee) <= budget && n_blocks + callee.blocks.len() <= MOST_BLOCKS
+            let callee = callee.map(|it| (it, *sizes.entry(id).or_insert_with(|| size(it))));
+            let fits = |&(callee, size): &(&Function, usize)| {
+                sum + size <= budget && n_blocks + callee.blocks.len() <= MOST_BLOCKS
             };
-            let Some(callee) = callee.filter(fits) else {
+            let Some((callee, size)) = callee.filter(fits) else {
                 from = idx + 1;
                 continue;
             };
-            size += n_insts(callee);
+            sum += size;
             // The rest of the caller's block is one more.
             n_blocks += callee.blocks.len() + 1;
             n_inlined += 1;
@@ -66,6 +74,13 @@ pub fn run(
 /// Instructions in blocks, terminators included.
 pub fn n_insts(func: &Function) -> usize {
     func.blocks.values().map(|data| data.insts.len() + 1).sum()
+}
+
+/// Instructions, and more for those that wait.
+pub fn size(func: &Function) -> usize {
+    let insts = func.blocks.values().flat_map(|data| &data.insts);
+    let waits = |&&inst: &&Inst| func.insts[inst].data.class() == Class::Convergent;
+    n_insts(func) + WAIT * insts.filter(waits).count()
 }
 
 fn next_call(func: &Function, block: Block, from: usize) -> Option<(usize, FuncId)> {

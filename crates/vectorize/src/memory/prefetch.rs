@@ -39,6 +39,7 @@ pub(crate) fn run(
 ) -> usize {
     let mut found = Vec::new();
     let mut near: Vec<Hint> = for_next_cta(func, order, divergence);
+    let mut ctas = None;
     for node in &order.nodes {
         let Node::LoopEnd(header) = *node else {
             continue;
@@ -46,10 +47,12 @@ pub(crate) fn run(
         let Some(around) = Loop::new(order, header) else {
             continue;
         };
-        if strip_mine[header].is_some() {
-            near.extend(for_next_gang(func, order, &around, divergence));
+        if strip_mine[header].is_some() && near.len() < cost::MOST_HINTS {
+            let ctas = ctas.get_or_insert_with(|| Ctas::new(func, order));
+            near.extend(for_next_gang(func, ctas, &around, divergence));
         }
-        if !around.members.iter().any(|&block| waits[block]) {
+        let is_full = found.len() >= cost::MOST_HINTS;
+        if is_full || !around.members.iter().any(|&block| waits[block]) {
             continue;
         }
         if let Some(before) = entered_from(func, order, entries, &around) {
@@ -98,6 +101,9 @@ fn for_next_cta(func: &Function, order: &Order, divergence: &Divergence) -> Vec<
                 hint.access.include(&access);
                 continue;
             }
+            if hints.len() >= cost::MOST_HINTS {
+                continue;
+            }
             let step = evolution::to_next_cta(func, access.addr);
             hints.extend(Hint::new(divergence, (block, inst), access, step));
         }
@@ -107,11 +113,10 @@ fn for_next_cta(func: &Function, order: &Order, divergence: &Divergence) -> Vec<
 
 fn for_next_gang(
     func: &Function,
-    order: &Order,
+    ctas: &Ctas,
     around: &Loop,
     divergence: &Divergence,
 ) -> Vec<Hint> {
-    let ctas = Ctas::new(func, order);
     let mut hints: Vec<Hint> = Vec::new();
     for &block in &around.members {
         for &inst in &func.blocks[block].insts {
@@ -119,6 +124,9 @@ fn for_next_gang(
                 continue;
             };
             let is_near = |hint: &Hint| hint.access.is_near(&access);
+            if hints.len() >= cost::MOST_HINTS {
+                return hints;
+            }
             if ctas.each_has_its_own(access.addr) && !hints.iter().any(is_near) {
                 let step = Step::Const(access.stride * i64::from(divergence.gang));
                 hints.extend(Hint::new(divergence, (block, inst), access, Some(step)));
