@@ -6,11 +6,17 @@
 //! next gang; code that several phases run records where the gang stopped, and tests which phase it
 //! is.
 
+use std::cell::Cell;
+
 use ptxjit_ir::{Function, Terminator};
 use ptxjit_vectorize::{Node, Plan, WaitKind};
 
 use super::mask_classes::{MaskClass, MaskClasses, always_waits};
 use ptxjit_abi::LaneState;
+
+/// Nodes looked at behind all waits of a kernel. Behind one are mostly few until the next, but
+/// thousands of loops that wait for other threads each have all of those after them behind them.
+const MOST_STEPS: u32 = 1 << 21;
 
 /// The phases that reach a node.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -76,6 +82,7 @@ pub(super) fn find(func: &Function, plan: &Plan, classes: &MaskClasses) -> Phase
         func,
         plan,
         classes,
+        steps_left: Cell::new(MOST_STEPS),
     }
     .run()
 }
@@ -84,6 +91,8 @@ struct Finder<'a> {
     func: &'a Function,
     plan: &'a Plan,
     classes: &'a MaskClasses,
+    /// Nodes that may still be looked at to find what is behind the waits.
+    steps_left: Cell<u32>,
 }
 
 impl Finder<'_> {
@@ -161,6 +170,9 @@ impl Finder<'_> {
             if std::mem::replace(&mut seen[pos], true) {
                 continue;
             }
+            if !self.step() {
+                return None;
+            }
             let mut stop = |state: u16, class: MaskClass| {
                 let same = found.is_none_or(|other| other == state);
                 found = Some(state);
@@ -203,6 +215,9 @@ impl Finder<'_> {
         let mut seen = vec![false; self.plan.order.nodes.len()];
         let mut work = vec![self.resumed_at(number)];
         while let Some(pos) = work.pop() {
+            if !self.step() {
+                break;
+            }
             if std::mem::replace(&mut seen[pos], true) {
                 continue;
             }
@@ -214,6 +229,13 @@ impl Finder<'_> {
             }
         }
         LaneState::EXITED
+    }
+
+    /// Whether there is a step left, which is taken.
+    fn step(&self) -> bool {
+        let left = self.steps_left.get();
+        self.steps_left.set(left.saturating_sub(1));
+        left > 0
     }
 
     /// The wait at the start of a node.
