@@ -674,3 +674,41 @@ fn states_of_phases_two_back() {
         assert_eq!(racing(&findings), BTreeSet::from(["d".to_owned()]));
     }
 }
+
+/// A warpgroup multiplies what the four warps have set to zero, and a fifth warp overwrites it.
+fn product(before: &str, behind: &str, wait: &str) -> BTreeSet<String> {
+    let text = format!(
+        ".version 8.6\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 out) {{\n\
+         .shared .align 128 .b8 s[8192];\n.shared .align 8 .b64 m;\n.reg .pred %q, %w;\n\
+         .reg .b32 %t, %a;\n.reg .b64 %x, %da, %db;\n.reg .f32 %f<4>;\n.reg .b64 %o;\n\
+         ld.param.u64 %o, [out];\nmov.u32 %t, %tid.x;\nmov.u32 %a, s;\n\
+         setp.eq.u32 %q, %t, 0;\n@%q mbarrier.init.shared.b64 [m], 1;\nbar.sync 0;\n\
+         setp.ge.u32 %q, %t, 128;\n@%q bra LAST;\n\
+         mad.lo.u32 %t, %t, 64, %a;\n\
+         st.shared.v4.b32 [%t], {{0, 0, 0, 0}};\nst.shared.v4.b32 [%t+16], {{0, 0, 0, 0}};\n\
+         st.shared.v4.b32 [%t+32], {{0, 0, 0, 0}};\nst.shared.v4.b32 [%t+48], {{0, 0, 0, 0}};\n\
+         mov.f32 %f0, 0f00000000; mov.f32 %f1, %f0; mov.f32 %f2, %f0; mov.f32 %f3, %f0;\n\
+         {before}\nshr.u32 %a, %a, 4;\ncvt.u64.u32 %da, %a;\nor.b64 %da, %da, 0x1000080000;\n\
+         add.u64 %db, %da, 256;\nwgmma.fence.sync.aligned;\nsetp.ne.u32 %w, %a, -1;\n\
+         wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{%f0, %f1, %f2, %f3}}, %da, %db, %w, 1, 1, 0, 0;\n\
+         wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n\
+         mov.u32 %t, %tid.x;\nsetp.ne.u32 %q, %t, 64;\n@%q bra END;\n{behind}\nbra END;\n\
+         LAST:\n{wait}\nst.shared.u32 [%a+8], %t;\nEND:\nret;\n}}\n"
+    );
+    let (findings, _) = run(&text, 1, (1, 160), Engine::Interp);
+    racing(&findings)
+}
+
+/// What a product reads must be ordered before it. That it is read is known to all threads of the
+/// warpgroup, so that one may arrive for all.
+#[test]
+fn products_of_warpgroups() {
+    let wait = "WAIT:\nmbarrier.test_wait.parity.shared.b64 %w, [m], 0;\n@!%w bra WAIT;";
+    let arrive = "mbarrier.arrive.shared.b64 %x, [m];";
+    let sync = "fence.proxy.async;\nbar.sync 1, 128;";
+    // The last warp's own threads write one word: that is a race of theirs.
+    let one = format!("{wait}\nsetp.ne.u32 %q, %t, 128;\n@%q bra END;");
+    assert_eq!(product(sync, arrive, &one), BTreeSet::new());
+    let found = product("", arrive, &one);
+    assert_eq!(found, BTreeSet::from(["s".to_owned()]));
+}

@@ -53,6 +53,8 @@ impl<'p> Machine<'p, '_> {
             MarkOp::WaitGroup(n) => watch.wait_group(&who, n as usize),
             MarkOp::WaitAll => watch.wait_all(&who),
             MarkOp::RelaxedArrival => watch.set_relaxed(&who),
+            MarkOp::ProductBegin => watch.set_product(&who, true),
+            MarkOp::ProductEnd => watch.set_product(&who, false),
             MarkOp::BarrierBegin => watch.set_quiet(&who, true),
             MarkOp::BulkBegin => watch.begin_bulk(&who),
             MarkOp::BulkCommit => watch.commit_bulk(&who),

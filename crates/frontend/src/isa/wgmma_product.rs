@@ -5,7 +5,7 @@
 //! "Asynchronous" permits doing it when it is issued: until `wgmma.wait_group` nobody may touch
 //! what it reads or writes.
 
-use ptxjit_ir::{InstData, IntBinaryOp, Space, SpecialReg, Type, Value};
+use ptxjit_ir::{InstData, IntBinaryOp, MarkOp, Space, SpecialReg, Type, Value};
 use smallvec::SmallVec;
 
 use crate::ast::OperandKind;
@@ -187,6 +187,7 @@ pub(super) fn product<'m>(
         first = 5;
     }
     let lane = lane(t);
+    t.mark(MarkOp::ProductBegin, &[]);
     let a = left_factor(t, inst, lane, first + 1)?;
     let b = Stored {
         descriptor: descriptor(t, inst, 2)?,
@@ -202,6 +203,7 @@ pub(super) fn product<'m>(
             .collect();
         d.extend(fragments::product(t, mma, [&a, &b, c, metadata.as_slice()]));
     }
+    t.mark(MarkOp::ProductEnd, &[]);
     t.dst_elems(inst, 0, &d)
 }
 

@@ -47,6 +47,8 @@ pub(crate) struct Event {
     pub(crate) size: u32,
     /// A write of what is there already.
     pub(crate) keeps: bool,
+    /// Later accesses may race with it.
+    pub(crate) is_kept: bool,
 }
 
 impl Event {
@@ -129,6 +131,9 @@ impl History {
                     last = Some(*old);
                     found(race);
                 }
+            }
+            if !new.is_kept {
+                continue;
             }
             cell.retain(|old| !replaces(&new, old, clock));
             let n_alike = cell

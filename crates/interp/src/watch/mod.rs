@@ -112,6 +112,8 @@ struct ThreadState {
     /// The copy whose accesses follow.
     copy: Option<Copy>,
     is_reduction: bool,
+    /// What it reads is for the product of its warpgroup.
+    is_product: bool,
     /// The next arrival at the barrier of the cluster is `.relaxed`.
     is_relaxed: bool,
     used_bytes: Option<u64>,
@@ -294,6 +296,7 @@ impl Watch {
             addr: accessed.addr,
             size: accessed.size,
             keeps: accessed.keeps,
+            is_kept: !state.is_product,
         };
         let mut races = Vec::new();
         let clusters = *self.order.clusters();
@@ -366,6 +369,12 @@ impl Watch {
 
     pub(crate) fn set_reduction(&mut self, who: &Who) {
         self.thread(who).is_reduction = true;
+    }
+
+    /// Reads of a product race with what is not ordered before them. What comes later is ordered by
+    /// `wgmma.wait_group`, which any thread of the warpgroup can hand on for all: they are not kept.
+    pub(crate) fn set_product(&mut self, who: &Who, is_product: bool) {
+        self.thread(who).is_product = is_product;
     }
 
     pub(crate) fn set_relaxed(&mut self, who: &Who) {

@@ -62,6 +62,10 @@ pub enum MarkOp {
     WaitAll,
     /// The next arrival at the barrier of the cluster hands nothing on.
     RelaxedArrival,
+    /// What follows are reads of a product of a warpgroup, for which one thread may arrive for all.
+    ProductBegin,
+    /// The end of that.
+    ProductEnd,
     /// What follows up to a mark about an mbarrier is how that operation is done.
     BarrierBegin,
     /// The word that was just stored is an mbarrier; operand: its address.
@@ -126,6 +130,8 @@ impl MarkOp {
             | MarkOp::WaitGroup(_)
             | MarkOp::WaitAll
             | MarkOp::RelaxedArrival
+            | MarkOp::ProductBegin
+            | MarkOp::ProductEnd
             | MarkOp::BarrierBegin => &[],
             MarkOp::BulkBeginOn { .. }
             | MarkOp::BulkBytes { .. }
@@ -168,6 +174,8 @@ impl fmt::Display for MarkOp {
             MarkOp::WaitAll => f.write_str("wait_all"),
             MarkOp::RelaxedArrival => f.write_str("relaxed_arrival"),
             MarkOp::BarrierInit { .. } => f.write_str("mbarrier.init"),
+            MarkOp::ProductBegin => f.write_str("product.begin"),
+            MarkOp::ProductEnd => f.write_str("product.end"),
             MarkOp::BarrierBegin => f.write_str("mbarrier.begin"),
             MarkOp::BarrierArrive { .. } => f.write_str("mbarrier.arrive"),
             MarkOp::BarrierCopies { .. } => f.write_str("mbarrier.copies"),

@@ -87,7 +87,12 @@ fn admits_marked(inst: &InstData, wanted: Wanted) -> Result<(), &'static str> {
             false => Ok(()),
         };
     }
-    let is_plain = matches!(op, DeviceOp::Mark(MarkOp::UsedBytes(_) | MarkOp::Reduction));
+    let is_plain = matches!(
+        op,
+        DeviceOp::Mark(
+            MarkOp::UsedBytes(_) | MarkOp::Reduction | MarkOp::ProductBegin | MarkOp::ProductEnd
+        )
+    );
     match is_plain || op.effect() == Effect::Pure {
         true => Ok(()),
         false => Err("it has an operation of the device or of the asynchronous proxy"),
