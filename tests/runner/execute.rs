@@ -1,7 +1,7 @@
 //! Running the `run:` and `launch:` lines of a file on one engine.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use ptxjit::{Binding, Buffer, Device, Engine, Error, Launch, Module, Options, Outline};
+use ptxjit::{Binding, Buffer, Device, Engine, Error, Launch, Module, Options, Outline, Schedule};
 
 use crate::file::{RunLine, TestFile};
 use crate::launch::{ArgValue, LaunchLine, element_size};
@@ -17,7 +17,13 @@ const MAX_LANES: usize = 256;
 pub(crate) enum Runner {
     Interp,
     Gang(u32),
+    /// The interpreter, and compiled code, under a schedule that is drawn from a seed.
+    InterpSeed(u64),
+    GangSeed(u64),
 }
+
+/// The gang width under schedules with a seed.
+const SEEDED_GANG: u32 = 8;
 
 impl Runner {
     fn options(self) -> Options {
@@ -27,6 +33,14 @@ impl Runner {
         match self {
             Runner::Interp => options.engine = Engine::Interp,
             Runner::Gang(gang) => options.gang = Some(gang),
+            Runner::InterpSeed(seed) => {
+                options.engine = Engine::Interp;
+                options.schedule = Schedule::Random(seed);
+            }
+            Runner::GangSeed(seed) => {
+                options.gang = Some(SEEDED_GANG);
+                options.schedule = Schedule::Random(seed);
+            }
         }
         // One width tries code that was made in a hurry.
         options.eager = !matches!(self, Runner::Gang(4));
@@ -39,6 +53,8 @@ impl std::fmt::Display for Runner {
         match self {
             Runner::Interp => f.write_str("in the interpreter"),
             Runner::Gang(gang) => write!(f, "at gang={gang}"),
+            Runner::InterpSeed(seed) => write!(f, "in the interpreter with seed={seed}"),
+            Runner::GangSeed(seed) => write!(f, "at gang={SEEDED_GANG} with seed={seed}"),
         }
     }
 }

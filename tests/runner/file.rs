@@ -3,6 +3,7 @@
 //! ```text
 //! // test interp
 //! // test run gang=1,4,16
+//! // test run seed=1,2                      each schedule in the interpreter and in compiled code
 //! // test check
 //! // test snapshot after=STAGE gang=16 passes=-NAME,…      (gang and passes may be left out)
 //! // run: f(1, 0f3F800000) == 3            one call; results in parentheses if there are several
@@ -39,6 +40,7 @@ pub(crate) struct TestFile {
 pub(crate) enum Command {
     Interp,
     Run { gangs: Vec<u32> },
+    Seeds(Vec<u64>),
     Check,
     Snapshot(Snapshot),
 }
@@ -156,7 +158,7 @@ impl TestFile {
         let executes = self
             .commands
             .iter()
-            .any(|c| matches!(c, Command::Interp | Command::Run { .. }));
+            .any(|c| matches!(c, Command::Interp | Command::Run { .. } | Command::Seeds(_)));
         let has_lines = !self.runs.is_empty() || !self.launches.is_empty();
         ensure!(
             executes == has_lines,
@@ -250,7 +252,14 @@ impl std::str::FromStr for Command {
                         .context("gang widths are numbers")?,
                 })
             }
-            _ => bail!("expected `interp`, `run gang=…`, `check` or `snapshot after=…`"),
+            ("run", Some(("seed", seeds))) => {
+                let seeds = seeds.split(',').map(|seed| seed.parse::<u64>());
+                let seeds = seeds.collect::<Result<_, _>>();
+                Ok(Command::Seeds(seeds.context("seeds are numbers")?))
+            }
+            _ => bail!(
+                "expected `interp`, `run gang=…`, `run seed=…`, `check` or `snapshot after=…`"
+            ),
         }
     }
 }

@@ -76,6 +76,15 @@ fn trials_of(tests: &Path, path: &Path) -> Vec<Trial> {
                     }));
                 }
             }
+            Command::Seeds(seeds) => {
+                for seed in seeds {
+                    for runner in [Runner::InterpSeed(seed), Runner::GangSeed(seed)] {
+                        trials.push(trial(&name, &runner.to_string(), &file, move |file| {
+                            execute::file(file, runner)
+                        }));
+                    }
+                }
+            }
             Command::Check => trials.push(trial(&name, "check", &file, diag::check)),
             Command::Snapshot(of) => {
                 let label = format!("snapshot after={}", of.after);

@@ -42,9 +42,9 @@ pub(crate) fn uninitialized(barrier: u64) -> Fault {
     ))
 }
 
-/// Arrivals that a phase takes.
+/// Arrivals that a phase takes. Bytes that came before they were expected have borrowed one.
 fn arrivals(word: u64) -> u64 {
-    word << 1 >> (ARRIVALS + 1)
+    word.wrapping_add(1 << (ARRIVALS - 1)) << 1 >> (ARRIVALS + 1)
 }
 
 /// Adds `delta` and begins the next phase if nothing is left to come; the result is what the word

@@ -114,6 +114,7 @@ pub fn complete_any(thread: &mut dyn Thread) -> Result<bool, Fault> {
 }
 
 fn begin(thread: &mut dyn Thread, op: AsyncOp, args: &[u64]) -> Result<(), Fault> {
+    perform::check_places(&op, args)?;
     let issuer = Issuer {
         op: thread.queue().next_number(),
         rank: thread.cluster_rank(),

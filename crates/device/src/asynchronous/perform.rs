@@ -1,6 +1,6 @@
 //! How an asynchronous operation is carried out.
 
-use ptxjit_ir::{AsyncOp, AtomicFmt, AtomicOp, Completion, TensorOp, eval};
+use ptxjit_ir::{AsyncGroup, AsyncOp, AtomicFmt, AtomicOp, Completion, TensorOp, eval};
 
 use super::queue::Op;
 use crate::tensor::Outgoing;
@@ -19,6 +19,22 @@ pub(super) fn barrier_of(op: &AsyncOp, args: &[u64]) -> Option<u64> {
         (AsyncOp::Tensor(_), Some(Completion::Barrier)) => args.get(2).copied(),
         (_, Some(Completion::Barrier)) => args.last().copied(),
         (_, Some(Completion::Group(_) | Completion::End) | None) => None,
+    }
+}
+
+/// Refuses places of single threads' copies and stores that are no multiples of their size. Those of
+/// copies in bulk have been looked at before.
+pub(super) fn check_places(op: &AsyncOp, args: &[u64]) -> Result<(), Fault> {
+    let (places, size) = match (op, args) {
+        (AsyncOp::Store { bytes, .. }, [to, ..]) => (std::slice::from_ref(to), u32::from(*bytes)),
+        (AsyncOp::Copy(Completion::Group(AsyncGroup::Copies)), [_, _, bytes, ..]) => {
+            (&args[..2], *bytes as u32)
+        }
+        _ => return Ok(()),
+    };
+    match places.iter().find(|addr| !addr.is_multiple_of(size.into())) {
+        Some(&addr) => Err(Fault::Misaligned { addr, size }),
+        None => Ok(()),
     }
 }
 

@@ -282,7 +282,10 @@ impl Barrier {
     /// A barrier that was initialized takes arrivals; `was` is what it was.
     fn check_initialized(self, t: &mut Translator<'_>, was: Value) -> Result<(), Diagnostic> {
         let [up, down] = [1, ARRIVALS + 1].map(|n| t.iconst(Type::B32, n.into()));
-        let arrivals = t.binary(IntBinaryOp::Shl, was, up);
+        // Bytes that came before they were expected have borrowed an arrival.
+        let half = t.iconst(Type::B64, 1 << (ARRIVALS - 1));
+        let arrivals = t.binary(IntBinaryOp::Add, was, half);
+        let arrivals = t.binary(IntBinaryOp::Shl, arrivals, up);
         let arrivals = t.binary(IntBinaryOp::Ushr, arrivals, down);
         let zero = t.iconst(Type::B64, 0);
         let is_none = t.compare(CompareOp::Eq, arrivals, zero);
