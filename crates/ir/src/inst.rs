@@ -146,8 +146,7 @@ pub enum InstData {
         last: bool,
         arg: Value,
     },
-    /// What `arg` is for the first lane that runs. Made by the vectorizer: alone, a thread is that
-    /// lane.
+    /// What `arg` is for the first lane that runs: like `EndLane`, made by the vectorizer.
     FirstRunning {
         ty: Type,
         arg: Value,
