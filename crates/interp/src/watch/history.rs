@@ -9,6 +9,7 @@ use ptxjit_ir::Scope;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::Place;
 use super::clock::{Agent, Clock, Epoch};
 use super::finding::{AccessOp, Hazard, Reason};
 
@@ -241,4 +242,28 @@ fn replaces(new: &Event, old: &Event, clock: &Clock) -> bool {
     // A write that changes nothing must not hide one that does.
     let tells = !new.keeps || old.keeps || !old.is_write;
     covers && conflicts && is_weaker && tells && is_ordered(old, new, clock)
+}
+
+impl super::Watch {
+    /// The history of a memory, which must be put back.
+    pub(super) fn take_history(&mut self, place: Place) -> History {
+        match place {
+            Place::Device => std::mem::take(&mut self.device),
+            Place::Shared(cta) => {
+                let cta = self.ctas.get_mut(&cta);
+                cta.map_or_else(History::default, |cta| std::mem::take(&mut cta.shared))
+            }
+        }
+    }
+
+    pub(super) fn put_history(&mut self, place: Place, history: History) {
+        match place {
+            Place::Device => self.device = history,
+            Place::Shared(cta) => {
+                if let Some(cta) = self.ctas.get_mut(&cta) {
+                    cta.shared = history;
+                }
+            }
+        }
+    }
 }

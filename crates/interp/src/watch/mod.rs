@@ -327,28 +327,6 @@ impl Watch {
         }
     }
 
-    /// The history of a memory, which must be put back.
-    fn take_history(&mut self, place: Place) -> History {
-        match place {
-            Place::Device => std::mem::take(&mut self.device),
-            Place::Shared(cta) => {
-                let cta = self.ctas.get_mut(&cta);
-                cta.map_or_else(History::default, |cta| std::mem::take(&mut cta.shared))
-            }
-        }
-    }
-
-    fn put_history(&mut self, place: Place, history: History) {
-        match place {
-            Place::Device => self.device = history,
-            Place::Shared(cta) => {
-                if let Some(cta) = self.ctas.get_mut(&cta) {
-                    cta.shared = history;
-                }
-            }
-        }
-    }
-
     pub(crate) fn fence(&mut self, who: &Who, sem: MemSem, scope: Scope) {
         let Some(cta) = self.ctas.get_mut(&who.cta) else {
             return;
