@@ -30,6 +30,7 @@ fn main() -> ExitCode {
 }
 
 /// The number of findings.
+#[expect(clippy::print_stdout, reason = "`--show` prints a program")]
 fn run() -> Result<usize> {
     let (mut start, mut seconds) = (0, 60);
     let mut words = std::env::args().skip(1);

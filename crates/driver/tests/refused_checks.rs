@@ -1,6 +1,11 @@
 //! What is wrong with `PTXJIT_SANITIZE` is known before a program does anything: the driver says so in a
 //! line and does not start. Files are not left half written.
 
+#![expect(
+    clippy::print_stdout,
+    reason = "a program tells the test what it has done"
+)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

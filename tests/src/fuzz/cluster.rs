@@ -432,7 +432,7 @@ impl Making {
             let guard = self.g.guard();
             let _ = write!(
                 text,
-                "    {guard}cp.async.{cache}.shared.global [{slot}+{at}], [{a}+{at}], {size}{source};\n"
+                "    {guard}cp.async.{cache}.shared.global [{slot}+{at}], [{a}+{at}], {size}{source};"
             );
             if !on_barrier {
                 text += "    cp.async.commit_group;\n";
@@ -627,11 +627,10 @@ impl Making {
              mad.lo.u32 {t}, {t}, {SLOT}, {far};\n    add.u32 {t}, {t}, {};\n    mapa.shared::cluster.u32 {to}, {t}, {rank};\n    \
              mov.u32 {bar}, bars;\n    add.u32 {bar}, {bar}, {};\n    \
              @%first mbarrier.arrive.expect_tx.shared.b64 _, [{bar}], {};\n    mapa.shared::cluster.u32 {far}, {bar}, {rank};\n    \
-             {};\n{wait}{read}{MEET}",
+             {inst}, [{far}];\n{wait}{read}{MEET}",
             SLOT * MOST_THREADS,
             8 * barrier,
             bytes * self.n_threads,
-            format!("{inst}, [{far}]")
         )
     }
 

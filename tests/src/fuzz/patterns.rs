@@ -571,7 +571,7 @@ fn last_thread(kernel: &mut Kernel, is_racy: bool) {
     };
     let wide = if across { "gpu" } else { scope };
     // Without a second block no scope is too narrow: then there is no fence.
-    let before = flaw != 1 && !(flaw == 0 && !across);
+    let before = flaw != 1 && (flaw != 0 || across);
     let by_fences = is_racy || kernel.rng.chance(60);
     kernel.line(format!("st.global.u32 [{own}+{data}], {r};"));
     if by_fences && before {

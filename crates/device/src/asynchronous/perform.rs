@@ -9,7 +9,7 @@ use crate::{Fault, Thread, mbarrier, tcgen05, tensor};
 /// What an operation has read and is going to write.
 pub(super) enum Source {
     Bytes(Vec<u8>),
-    Tensor(Outgoing),
+    Tensor(Box<Outgoing>),
 }
 
 /// The `mbarrier` that an operation completes on.
@@ -62,7 +62,7 @@ fn source(op: &AsyncOp, thread: &mut dyn Thread, args: &[u64]) -> Result<Option<
         }
         (AsyncOp::Tensor(op @ TensorOp::Store { .. }), args) => {
             let outgoing = tensor::outgoing(*op, thread, args)?;
-            Ok(Some(Source::Tensor(outgoing)))
+            Ok(Some(Source::Tensor(Box::new(outgoing))))
         }
         _ => Ok(None),
     }

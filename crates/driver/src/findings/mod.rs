@@ -72,7 +72,7 @@ pub(crate) fn finish() {
             let text = format!("{more} more findings are not told of: the limit is {limit}");
             report::say("sanitizer", &text);
         }
-        files::write_last(&settings().reports, |it| contents(it));
+        files::write_last(&settings().reports, contents);
     }));
 }
 

@@ -44,17 +44,12 @@ pub(super) fn nested_loops(rng: &mut Rng, text: &mut Text) {
     text.fill_body(|_| {
         let mut nest = String::new();
         for n in base..base + depth {
-            let _ = write!(
-                nest,
-                "N{n}: add.u32 %r{}, %r{}, 1;\n",
-                n % 90_000,
-                n % 90_000
-            );
+            let _ = writeln!(nest, "N{n}: add.u32 %r{}, %r{}, 1;", n % 90_000, n % 90_000);
         }
         for n in (base..base + depth).rev().step_by(together) {
-            let _ = write!(
+            let _ = writeln!(
                 nest,
-                "setp.lt.u32 %p1, %r{}, {n}; @%p1 bra N{n};\n",
+                "setp.lt.u32 %p1, %r{}, {n}; @%p1 bra N{n};",
                 n % 90_000
             );
         }
