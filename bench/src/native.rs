@@ -93,7 +93,7 @@ impl Native {
         )]
         // SAFETY: every `bench_` symbol of the library is an `Entry`. It takes the arguments its
         // case lists in that order and stays inside the buffers, whose sizes belong to the same
-        // case; nobody else touches them during the call, which leaves no pointer behind.
+        // case; nothing else touches them during the call, which leaves no pointer behind.
         unsafe {
             let entry = self.library.get::<Entry>(symbol.as_bytes())?;
             entry(args.as_ptr());

@@ -20,7 +20,8 @@ struct Program {
     expected: fn(c: u32, t: u32) -> u32,
 }
 
-/// Each thread has a word of its own in `room`, which is all ones; the words of `in` count from 100.
+/// Each thread has a word of its own in `room`, which is all ones; the words of `in` count from
+/// 100.
 const HEAD: &str = "
 .version 8.6
 .target sm_100a
@@ -96,7 +97,8 @@ const COLUMN: &str = "
     tcgen05.dealloc.cta_group::1.sync.aligned.b32 tm, 32;
 ";
 
-/// Fills `room` with ones of 16 bits, and describes it as a matrix whose rows lie along K, without swizzle.
+/// Fills `room` with ones of 16 bits, and describes it as a matrix whose rows lie along K, without
+/// swizzle.
 const FILL: &str = "
     mov.u32 other, mine;
 fill:

@@ -2,9 +2,9 @@
 //!
 //! Each has some threads, of which the deterministic order runs the first to its end, then the
 //! second and so on, so that each sees what those before it have written. The verdicts follow from
-//! the PTX ISA, "Memory Consistency Model". Each test is done with the threads as lanes of a warp and
-//! as warps of a CTA, with variables in global and in shared memory, and in CTAs of their own. For
-//! the latter the verdict may be another one, as scopes may be too narrow.
+//! the PTX ISA, "Memory Consistency Model". Each test is done with the threads as lanes of a warp
+//! and as warps of a CTA, with variables in global and in shared memory, and in CTAs of their own.
+//! For the latter the verdict may be another one, as scopes may be too narrow.
 
 use std::collections::BTreeSet;
 
@@ -24,9 +24,10 @@ enum Place {
     Ctas,
 }
 
-/// What the threads do, each line an instruction. `V` stands for the state space of the variables `d`,
-/// `e`, `f`, `g` and `h` of 32 bits, `%r` and `%s` are for values; `see VALUE` ends a thread that
-/// has read something else into `%r`, and `await NAME VALUE` waits for a variable without order.
+/// What the threads do, each line an instruction. `V` stands for the state space of the variables
+/// `d`, `e`, `f`, `g` and `h` of 32 bits, `%r` and `%s` are for values; `see VALUE` ends a thread
+/// that has read something else into `%r`, and `await NAME VALUE` waits for a variable without
+/// order.
 fn text(threads: &[&str], place: Place, space: &str) -> String {
     let (mut bodies, mut n_loops) = (String::new(), 0);
     for (idx, body) in threads.iter().enumerate() {
@@ -649,8 +650,8 @@ fn phases_of_mbarriers() {
     );
 }
 
-/// A state tells the parity of its phase and no more. Asked for too late it may seem complete, which
-/// orders nothing and is found as misuse.
+/// A state tells the parity of its phase and no more. Asked for too late it may seem complete,
+/// which orders nothing and is found as misuse.
 #[test]
 fn states_of_phases_two_back() {
     let arrive = |n: usize| vec![ARRIVE; n].join("; st.V.u32 [d], 1; ");

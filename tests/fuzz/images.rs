@@ -1,4 +1,5 @@
-//! Reads random images as textures and surfaces in the interpreter and as native code, and compares.
+//! Reads random images as textures and surfaces in the interpreter and as native code, and
+//! compares.
 //!
 //! ```text
 //! fuzz-images [--start SEED] [--seconds S]

@@ -127,7 +127,7 @@ pub struct CtaContext {
     pub total_smem_size: u32,
     /// Written by compiled code when it enters a gang, whose mask is in `masks`: for fault reports.
     pub current_gang: u32,
-    /// While compiled code runs the lanes of the gang one after the other: the one whose turn it
+    /// While compiled code runs the lanes of the gang one at a time: the one whose turn it
     /// is, as a bit; else zero.
     pub current_lane: u32,
     /// Why the code returned 1: a [`FaultKind`] as a number.
@@ -165,7 +165,7 @@ pub enum FaultKind {
 }
 
 /// Words of a counter ([`InstData::Count`]): threads; then, where a gang is a warp, how often a
-/// warp has come to it, and how often with all the threads that it has; of one that counts sides
+/// warp has reached it, and how often with all the threads that it has; of one that counts sides
 /// how often the condition was true for some threads of a warp and false for others.
 pub const COUNTER_WORDS: usize = 3;
 

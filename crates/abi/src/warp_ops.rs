@@ -176,7 +176,7 @@ pub struct WarpBuffer {
 /// # Safety
 ///
 /// `data` points to a warp operation that the running kernel keeps; `buffer` to a buffer that
-/// nobody else uses.
+/// no other code uses.
 pub unsafe extern "C" fn warp_op(data: *const InstData, group: u64, buffer: *mut WarpBuffer) {
     // SAFETY: the caller's promise.
     let (data, buffer) = unsafe { (&*data, &mut *buffer) };

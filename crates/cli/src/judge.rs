@@ -30,8 +30,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Stack of a test's thread. Deeply nested PTX takes some, and memory is only used when touched.
 const STACK_SIZE: usize = 64 << 20;
 
-/// Runs `test` on a thread of its own: a panic or a hang there is that test's failure and nobody
-/// else's.
+/// Runs `test` on a thread of its own: a panic or a hang there is that test's failure and no
+/// other test's.
 pub fn isolated(test: &Test, label: &str, options: &Options, limit: Duration) -> Verdict {
     let (sender, receiver) = mpsc::channel();
     let thread = {

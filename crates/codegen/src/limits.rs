@@ -36,8 +36,8 @@ const MOST_WAITS: usize = 0xfffe;
 const MOST_LIVE: u64 = 1 << 25;
 
 /// The same where registers are allocated in one pass, with blocks for faults, and each block
-/// counted once more for each branch to it: a pair takes some ten nanoseconds. Values live longer in
-/// the order of this allocator.
+/// counted once more for each branch to it: a pair takes some ten nanoseconds. Values live longer
+/// in the order of this allocator.
 const MOST_SWEPT: u64 = 1 << 28;
 
 /// Pairs of a value that lives across blocks and a block: SSA construction keeps a word or two for

@@ -1,5 +1,5 @@
-//! What is wrong with `PTXJIT_SANITIZE` is known before a program does anything: the driver says so in a
-//! line and does not start. Files are not left half written.
+//! What is wrong with `PTXJIT_SANITIZE` is known before a program does anything: the driver says so
+//! in a line and does not start. Files are not left half written.
 
 #![expect(
     clippy::print_stdout,

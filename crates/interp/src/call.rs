@@ -132,8 +132,8 @@ impl<'p> Machine<'p, '_> {
         let end = start.and_then(|start| start.checked_add(size));
         match (start, end) {
             (Some(start), Some(end)) if end <= self.launch.limits.local_bytes => {
-                // A new activation's memory is fresh in the sense that nobody may count on it, but
-                // not cleared.
+                // A new activation's memory is fresh in the sense that no program may count on it,
+                // but not cleared.
                 thread.stack_top = end;
                 if self.checks().mem {
                     thread.objects.push((start, end));

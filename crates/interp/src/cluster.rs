@@ -105,7 +105,8 @@ impl<'p> Cluster<'p> {
         std::mem::swap(&mut self.queue, &mut machine.queue);
     }
 
-    /// Its threads only turn in loops: completes an operation that they have begun, if there is one.
+    /// Its threads only turn in loops: completes an operation that they have begun, if there is
+    /// one.
     pub(crate) fn complete_any(&mut self, machine: &mut Machine<'p, '_>) -> Result<bool, Fault> {
         self.swap_memory(machine);
         let done = machine.complete_any(&self.ctas[0].env);

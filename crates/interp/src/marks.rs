@@ -167,8 +167,8 @@ impl<'p> Machine<'p, '_> {
         }
     }
 
-    /// A copy that completes late begins: what it accesses is the copy's. False if the thread itself
-    /// accesses, or nothing does that is watched.
+    /// A copy that completes late begins: what it accesses is the copy's. False if the thread
+    /// itself accesses, or nothing does that is watched.
     pub(crate) fn begin_late_copy(
         &mut self,
         (env, thread): (&Env, &Thread<'p>),

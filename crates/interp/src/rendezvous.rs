@@ -87,7 +87,7 @@ impl<'p> Cta<'p> {
     }
 
     /// For each warp the lanes that a barrier must wait for. In lockstep a warp arrives as a whole,
-    /// whoever executes it.
+    /// the thread that executes it.
     fn live_masks(&self) -> Vec<u32> {
         let mask = |lanes: &[Thread<'p>], counts: &dyn Fn(&Thread<'p>) -> bool| {
             lanes.iter().enumerate().fold(0, |mask, (lane, thread)| {

@@ -280,7 +280,7 @@ impl Stored {
     fn get_code(&self, variant: &Variant) -> Option<CompiledKernel> {
         let object = Object::from_bytes(&self.cache.get(self.code_key(variant)?)?)?;
         // SAFETY: the entry is whole, by its hash, and its key names the build and the target: a
-        // process of this build made it. Nobody but the user can write to the folder.
+        // process of this build made it. Only the user can write to the folder.
         unsafe { ptxjit_codegen::place(object) }.ok()
     }
 }

@@ -175,8 +175,8 @@ fn finding(finding: &Finding) -> Value {
     })
 }
 
-/// Findings as JSON; `suppressed` is how many were left out for suppressions, and `is_cut` says that
-/// more were left out for a limit.
+/// Findings as JSON; `suppressed` is how many were left out for suppressions, and `is_cut` says
+/// that more were left out for a limit.
 pub fn json(checks: Checks, findings: &[Finding], suppressed: usize, is_cut: bool) -> String {
     let names = [
         (checks.mem, "mem"),

@@ -10,8 +10,8 @@ use std::str::FromStr;
 /// recorded or replayed. The others always run in the interpreter, one group of lanes between two
 /// preemption points at a time. The same number draws another random order in compiled code.
 ///
-/// Under all but the first two, what PTX calls asynchronous completes as late as the program allows:
-/// a program that forgets to wait for a copy or a product gives another result.
+/// Under all but the first two, what PTX calls asynchronous completes as late as the program
+/// allows: a program that forgets to wait for a copy or a product gives another result.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Schedule {

@@ -1,7 +1,9 @@
-//! The functions that compiled code calls: operations of the device, clocks, and the exact check of accesses.
+//! The functions that compiled code calls: operations of the device, clocks, and the exact check of
+//! accesses.
 //!
-//! They run on the stack of compiled code, with the default floating-point control, and no signal leaves their frames. All
-//! trust of the caller ends at the context pointer: addresses given by the kernel are checked before they are followed.
+//! They run on the stack of compiled code, with the default floating-point control, and no signal
+//! leaves their frames. All trust of the caller ends at the context pointer: addresses given by the
+//! kernel are checked before they are followed.
 
 #![expect(unsafe_code, reason = "called by compiled code with raw pointers")]
 
@@ -107,7 +109,8 @@ unsafe extern "C" fn device(
                 // SAFETY: the operand is an address for each lane, of this type.
                 let addr = |lane| unsafe { area.address(op.addr, lane) };
                 let at = traces::place(op.site, first_thread);
-                // SAFETY: the table has a place for each access and warp; compiled code does not use it meanwhile.
+                // SAFETY: the table has a place for each access and warp; compiled code does not
+                // use it meanwhile.
                 let pace = unsafe { &mut *call.ctx.traces.add(at) };
                 traces.note(call.ctx, (op, traces::turn(pace)), mask, addr);
             }
@@ -132,7 +135,8 @@ unsafe extern "C" fn device(
     0
 }
 
-/// Reads a texture for lanes that name the same objects together. The result has the lanes for which that cannot be done.
+/// Reads a texture for lanes that name the same objects together. The result has the lanes for
+/// which that cannot be done.
 ///
 /// # Safety
 ///
@@ -167,7 +171,8 @@ unsafe fn fetch_together(
     Ok(rest)
 }
 
-/// Operands and results of an operation of the device, as compiled code lays them out: see `RuntimeFns::device`.
+/// Operands and results of an operation of the device, as compiled code lays them out: see
+/// `RuntimeFns::device`.
 struct Values {
     at: *mut u8,
     args: TypeList,
@@ -360,7 +365,8 @@ fn bad_access(
     misaligned.then_some(TrapCause::Misaligned { addr, size })
 }
 
-/// Says what is wrong with an access to shared memory that is not inside one variable, where variables are kept apart.
+/// Says what is wrong with an access to shared memory that is not inside one variable, where
+/// variables are kept apart.
 fn outside_of_shared_variables(call: &Call<'_>, addr: u64, bytes: u64) -> Option<String> {
     let layout = &call.grid.kernel.shared;
     let offset = addr.checked_sub(call.ctx.shared_base)?;

@@ -3,9 +3,9 @@
 //! Compiled code runs on a stack of its own ([`crate::worker`]). When it faults, the kernel
 //! delivers a signal on the worker's alternate stack; if the interrupted frame is one that may be
 //! abandoned, the handler rewrites the interrupted registers so that the thread leaves the compiled
-//! code and returns a [`Signal`] to whoever entered it. Everything else is handed to the handler
-//! that was installed before, or to the default action, so that crashes elsewhere in the process
-//! stay crashes.
+//! code and returns a [`Signal`] to the function that entered it. Everything else is handed to the
+//! handler that was installed before, or to the default action, so that crashes elsewhere in the
+//! process stay crashes.
 //!
 //! ```text
 //! worker: Idle --enter--> Compiled --call of a runtime function--> Callback --return--> Compiled --return--> Idle

@@ -139,8 +139,8 @@ pub(crate) unsafe fn queue_of<'a>(ctx: &CtaContext) -> &'a mut Queue {
         Some(cluster) => cluster.tensors.slot(0),
         None => ctx.tensor_memory.cast::<Slot>(),
     };
-    // SAFETY: set by `TensorSlot::start` or `ClusterTensors::set`, and kept as long as the cluster is
-    // run; the caller sees to it that this is the only reference.
+    // SAFETY: set by `TensorSlot::start` or `ClusterTensors::set`, and kept as long as the cluster
+    // is run; the caller sees to it that this is the only reference.
     unsafe { &mut (*slot).queue }
 }
 

@@ -1,5 +1,5 @@
-//! A thread of compiled code as `ptxjit-device` sees it, and what is left to do for threads that are
-//! not in compiled code.
+//! A thread of compiled code as `ptxjit-device` sees it, and what is left to do for threads that
+//! are not in compiled code.
 //!
 //! Addresses that the kernel gives are checked before they are followed.
 
@@ -141,12 +141,13 @@ impl Thread for DeviceThread<'_> {
     fn tensor_memory(&mut self, cta: Member) -> Result<&mut Option<Box<TensorMemory>>, Fault> {
         if cta == Member::Peer {
             let (cluster, peer) = self.peer()?;
-            // SAFETY: the CTAs of a cluster are started together and run on one thread; the result lives no longer than this
-            // borrow of the only thread of theirs that executes an operation now.
+            // SAFETY: the CTAs of a cluster are started together and run on one thread; the result
+            // lives no longer than this borrow of the only thread of theirs that executes an
+            // operation now.
             return Ok(unsafe { cluster.tensors.memory_of(peer) });
         }
-        // SAFETY: the CTA has been started, it runs on this thread, and the result lives no longer than this borrow of the only
-        // thread of the CTA that executes an operation now.
+        // SAFETY: the CTA has been started, it runs on this thread, and the result lives no longer
+        // than this borrow of the only thread of the CTA that executes an operation now.
         let memory = unsafe { crate::tensor::memory_of(self.ctx) };
         memory.map_err(|leak| {
             let ctaid = leak.site().ctaid;

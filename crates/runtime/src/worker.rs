@@ -17,7 +17,7 @@ use crate::fault::{self, Record, Signal};
 use crate::fp::{FpControl, FpGuard};
 
 /// Stack of compiled code. Device functions keep their frames elsewhere, so this holds spills and
-/// helpers. A long kernel compiled in a hurry has megabytes of spills; pages that nobody touches
+/// helpers. A long kernel compiled in a hurry has megabytes of spills; pages that no code touches
 /// cost nothing.
 pub(crate) const STACK_SIZE: usize = 32 << 20;
 

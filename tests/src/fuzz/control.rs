@@ -1,7 +1,7 @@
 //! Branches, loops, switches, and ways out of them.
 //!
 //! Where a statement's place says which lanes are there together, so do the places inside: each
-//! branch first finds out, by a vote of the lanes that come to it, who goes where. Loops whose
+//! branch first finds out, by a vote of the lanes that reach it, who goes where. Loops whose
 //! lanes leave and go on in any way have no such mask inside.
 
 use super::generate::{Gen, Place};

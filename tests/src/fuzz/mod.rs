@@ -3,10 +3,10 @@
 //!
 //! [`generate`] makes a program from a seed, [`drive`] runs it everywhere, compares, and makes what
 //! fails small; [`cluster`] makes programs of clusters and asynchronous copies, [`images`] reads of
-//! textures and surfaces; [`mutate`] damages PTX text; [`flow`] makes tangled control flow, [`extremes`]
-//! large and deep modules. A program does the same under every schedule: threads write only places
-//! of their own, or meet at barriers in between, or use atomic operations whose order does not
-//! show. NaNs are compared as a class, and so never reach an integer.
+//! textures and surfaces; [`mutate`] damages PTX text; [`flow`] makes tangled control flow,
+//! [`extremes`] large and deep modules. A program does the same under every schedule: threads write
+//! only places of their own, or meet at barriers in between, or use atomic operations whose order
+//! does not show. NaNs are compared as a class, and so never reach an integer.
 //!
 //! The commands are in `tests/fuzz/`; a short run is part of `cargo test`.
 

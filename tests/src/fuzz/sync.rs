@@ -1,12 +1,12 @@
 //! Kernels whose threads exchange values: race-free by construction, or with one race put in.
 //!
-//! A kernel is a sequence of *patterns*: some threads write memory that nothing else uses, something
-//! orders them, others read it. There are barriers, named barriers, arrivals, warp barriers, flags
-//! with all kinds of releases and acquires, counters, double buffers, mbarriers and asynchronous
-//! copies. A pattern orders its own accesses and no others can: its flag is its own, and a barrier
-//! before or behind it is before or behind all of it. So a pattern whose order is taken away has a
-//! race, whatever the rest of the kernel does; and that is found in every order in which both
-//! accesses happen.
+//! A kernel is a sequence of *patterns*: some threads write memory that nothing else uses,
+//! something orders them, others read it. There are barriers, named barriers, arrivals, warp
+//! barriers, flags with all kinds of releases and acquires, counters, double buffers, mbarriers and
+//! asynchronous copies. A pattern orders its own accesses and no others can: its flag is its own,
+//! and a barrier before or behind it is before or behind all of it. So a pattern whose order is
+//! taken away has a race, whatever the rest of the kernel does; and that is found in every order in
+//! which both accesses happen.
 //!
 //! [`check`] runs a kernel under all sanitizers. The interpreter must find the race, and nothing
 //! else; and launches that are screened by compiled code, of every gang width, must say the same.

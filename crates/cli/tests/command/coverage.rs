@@ -550,8 +550,8 @@ fn launches_that_fail_are_counted_as_far_as_they_came() {
     }
 }
 
-/// 35 of 40 threads branch: nine each to A, to B and to the first C of the table, eight to the second,
-/// none to D, where there is another table.
+/// 35 of 40 threads branch: nine each to A, to B and to the first C of the table, eight to the
+/// second, none to D, where there is another table.
 const TABLES: &str = "
 .version 7.0
 .target sm_80

@@ -27,9 +27,9 @@ enum Level {
 /// Definitions are followed this deep.
 const DEPTH: u32 = 12;
 
-/// CTA invariants that are emitted ahead of the nodes, operands of others included. Far fewer fit in
-/// registers, and a kernel can name tens of thousands of variables: the time of register allocation
-/// grows with the product of what lives throughout the code and the blocks.
+/// CTA invariants that are emitted ahead of the nodes, operands of others included. Far fewer fit
+/// in registers, and a kernel can name tens of thousands of variables: the time of register
+/// allocation grows with the product of what lives throughout the code and the blocks.
 const MOST_OF_CTA: usize = 256;
 
 /// Where values are computed that need not be computed in nodes.

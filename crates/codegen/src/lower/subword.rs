@@ -4,8 +4,8 @@
 //! Mostly a narrow integer takes a lane of 32 bits, as everything else does. A value from narrow
 //! memory that is computed with and stored at that width stays packed as in memory, so that one
 //! operation does for sixteen lanes what would take four. Predicates between such values are masks
-//! of the same width. Variables carry such a value from node to node as it is, and parameters all of
-//! whose arguments are packed (`decisions/packed.rs`); uses that need quads have it widened.
+//! of the same width. Variables carry such a value from node to node as it is, and parameters all
+//! of whose arguments are packed (`decisions/packed.rs`); uses that need quads have it widened.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};

@@ -22,8 +22,8 @@ pub(super) fn barrier_of(op: &AsyncOp, args: &[u64]) -> Option<u64> {
     }
 }
 
-/// Refuses places of single threads' copies and stores that are no multiples of their size. Those of
-/// copies in bulk have been looked at before.
+/// Refuses places of single threads' copies and stores that are no multiples of their size. Those
+/// of copies in bulk have been looked at before.
 pub(super) fn check_places(op: &AsyncOp, args: &[u64]) -> Result<(), Fault> {
     let (places, size) = match (op, args) {
         (AsyncOp::Store { bytes, .. }, [to, ..]) => (std::slice::from_ref(to), u32::from(*bytes)),

@@ -1,8 +1,8 @@
 //! Tensor memory and what works on it. PTX ISA, "TensorCore 5th Generation Family Instructions".
 //!
-//! All operations are complete when they have been executed, which is one of the orders that the ISA
-//! allows: then nothing is left to wait for. Those that [complete late](crate::asynchronous) are
-//! executed late.
+//! All operations are complete when they have been executed, which is one of the orders that the
+//! ISA allows: then nothing is left to wait for. Those that [complete late](crate::asynchronous)
+//! are executed late.
 //!
 //! * [`memory`] has the cells and what is allocated of them, [`registers`] loads and stores them,
 //!   [`copy`] fills them from shared

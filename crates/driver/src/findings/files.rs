@@ -1,4 +1,4 @@
-//! Files with all findings of the process. They are written anew with each finding, as a process may
+//! Files with all findings of the process. They are rewritten with each finding, as a process may
 //! end in any way, and take their place whole or not at all.
 
 use std::fs::{self, File};

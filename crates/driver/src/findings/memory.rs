@@ -1,5 +1,5 @@
-//! What a program itself does with memory of devices: copies and memsets outside of allocations or of
-//! freed ones, wrong frees, kernels that are given pointers to what was freed, and what is never
+//! What a program itself does with memory of devices: copies and memsets outside of allocations or
+//! of freed ones, wrong frees, kernels that are given pointers to what was freed, and what is never
 //! freed.
 
 use std::collections::BTreeMap;

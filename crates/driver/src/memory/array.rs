@@ -145,8 +145,8 @@ impl Array {
         self.context
     }
 
-    /// Its bytes and the call that has made it, for a report that it was never destroyed. Levels end
-    /// with what they are levels of.
+    /// Its bytes and the call that has made it, for a report that it was never destroyed. Levels
+    /// end with what they are levels of.
     pub(crate) fn leak(&self) -> Option<(u64, Arc<Site>)> {
         Some((self.bytes(), self.memory.site.clone()?))
     }

@@ -10,8 +10,8 @@
 //!   bits 0..20    arrivals that are still to come
 //! ```
 //!
-//! Whoever brings both counts to zero adds what begins the next phase. Meanwhile the phase counts
-//! as incomplete.
+//! The operation that brings both counts to zero adds what begins the next phase. Meanwhile the
+//! phase counts as incomplete.
 
 use ptxjit_ir::{
     AsyncOp, AtomicFmt, AtomicOp, CompareOp, DeviceOp, InstData, IntBinaryOp, IntUnaryOp, MarkOp,
@@ -512,8 +512,8 @@ fn pending_count<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diag
     t.dst(inst, 0, count)
 }
 
-/// Copies have been done by now, unless they complete late. Without `.noinc` the arrival is one more
-/// than the phase takes: nothing changes.
+/// Copies have been done by now, unless they complete late. Without `.noinc` the arrival is one
+/// more than the phase takes: nothing changes.
 fn arrive_when_copied<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
     let barrier = barrier(t, inst, 0)?;
     if t.is_late() {

@@ -2,7 +2,7 @@
 //! of `mma`. What it needs of A and B it reads from shared memory, tile by tile of eight rows of 16
 //! bytes.
 //!
-//! "Asynchronous" permits doing it when it is issued: until `wgmma.wait_group` nobody may touch
+//! "Asynchronous" permits doing it when it is issued: until `wgmma.wait_group` no thread may touch
 //! what it reads or writes.
 
 use ptxjit_ir::{InstData, IntBinaryOp, MarkOp, Space, SpecialReg, Type, Value};

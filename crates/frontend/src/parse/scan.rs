@@ -1,7 +1,7 @@
 //! The fast scan over PTX text that finds where things end, before any grammar looks at them.
 //!
 //! It knows comments, strings and braces, nothing else, and runs at memory-like speed: a module of
-//! tens of MB is mostly function bodies that nobody asks for. It also refuses what is wrong
+//! tens of MB is mostly function bodies that no launch asks for. It also refuses what is wrong
 //! anywhere in a text: stray characters outside ASCII, unknown preprocessor lines, unterminated
 //! comments and strings.
 

@@ -122,7 +122,7 @@ pub(super) enum PragmaPlace {
     Body(FunctionKind),
 }
 
-/// Pragmas that came late, and the one that may stand outside functions. Others that nobody knows
+/// Pragmas that came late, and the one that may stand outside functions. Others that are unknown
 /// are ignored in functions.
 pub(super) fn check_pragma(
     unit: &Unit,

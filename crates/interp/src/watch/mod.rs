@@ -1,9 +1,11 @@
-//! Watches how a launch runs, to find races, uses of what was never written, and misuse of barriers: exactly, and slowly.
+//! Watches how a launch runs, to find races, uses of what was never written, and misuse of
+//! barriers: exactly, and slowly.
 //!
-//! Every access goes through [`Watch::access`], with the thread's past as [`order`] knows it; [`history`] compares it with earlier
-//! ones. [`shadow`] follows values that were never written through registers; memory has a state for each byte. What counts as an access,
-//! and how an instruction takes part in the order, is said by the instructions and by the marks of the frontend
-//! ([`ptxjit_ir::MarkOp`]).
+//! Every access goes through [`Watch::access`], with the thread's past as [`order`] knows it;
+//! [`history`] compares it with earlier ones. [`shadow`] follows values that were never written
+//! through registers; memory has a state for each byte. What counts as an access, and how an
+//! instruction takes part in the order, is said by the instructions and by the marks of the
+//! frontend ([`ptxjit_ir::MarkOp`]).
 
 mod clock;
 pub(crate) mod copies;
@@ -58,7 +60,8 @@ pub(crate) mod byte {
     pub(crate) const WRITTEN: u8 = 0;
     /// None was.
     pub(crate) const UNDEFINED: u8 = 0xff;
-    /// Written with what was computed from such bits. Fields of bits leave runs of them, never this pattern.
+    /// Written with what was computed from such bits. Fields of bits leave runs of them, never this
+    /// pattern.
     pub(crate) const SPOILT: u8 = 0x55;
 }
 
@@ -350,7 +353,8 @@ impl Watch {
     }
 
     /// Reads of a product race with what is not ordered before them. What comes later is ordered by
-    /// `wgmma.wait_group`, which any thread of the warpgroup can hand on for all: they are not kept.
+    /// `wgmma.wait_group`, which any thread of the warpgroup can hand on for all: they are not
+    /// kept.
     pub(crate) fn set_product(&mut self, who: &Who, is_product: bool) {
         self.thread(who).is_product = is_product;
     }

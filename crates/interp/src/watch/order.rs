@@ -45,7 +45,7 @@ const MOST_LOCATIONS: usize = 4;
 
 /// The first half of patterns of two operations on one location (PTX ISA, "Release and Acquire
 /// Patterns"): a release lets later strong writes there carry its past, a strong read lets later
-/// acquires there have what it has seen. It holds whoever writes there in between.
+/// acquires there have what it has seen. It holds whichever thread writes there in between.
 #[derive(Clone, Debug)]
 struct AtLocation {
     key: (Place, u64),

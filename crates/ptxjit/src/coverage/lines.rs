@@ -112,8 +112,8 @@ pub struct Condition {
     pub ptx: (String, u32),
     /// The function that has it.
     pub function: String,
-    /// Threads that branched, executed the instruction or took the first value; and the others. Of a
-    /// branch by an index those that went to each target.
+    /// Threads that branched, executed the instruction or took the first value; and the others. Of
+    /// a branch by an index those that went to each target.
     pub sides: Vec<u64>,
     /// The targets of a branch by an index.
     pub targets: Vec<String>,

@@ -268,8 +268,8 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         let start = self.base.max(FIRST);
         let len = self.base + self.size() - start;
-        // SAFETY: the whole range is this reservation's, and its owner promises that nobody uses it
-        // any more.
+        // SAFETY: the whole range is this reservation's, and its owner promises that nothing uses
+        // it any more.
         unsafe { libc::munmap(start as *mut libc::c_void, len as usize) };
         if self.base == 0 {
             let (taken, freed) = &LOW;

@@ -102,7 +102,7 @@ impl Arena {
     }
 
     /// The first of so many tags that no table has; none if there are not as many. When all are
-    /// used up, tables start anew.
+    /// used up, tables start again.
     pub fn take_tags(&self, count: u32) -> Option<u32> {
         let mut state = self.table_state();
         let most = u32::MAX - FIRST_TAG;

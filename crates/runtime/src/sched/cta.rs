@@ -87,7 +87,7 @@ pub(crate) struct Cta {
 }
 
 // SAFETY: the raw pointers in the context point at this CTA's own buffers and at the launch it is
-// prepared for; one thread at a time uses a CTA, and prepares it anew for its launch.
+// prepared for; one thread at a time uses a CTA, and prepares it again for its launch.
 unsafe impl Send for Cta {}
 
 impl Cta {

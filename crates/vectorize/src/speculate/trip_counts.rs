@@ -5,8 +5,8 @@
 //! unrolled loop. It differs between lanes only in the gang that the bound cuts in two. The first
 //! and the last lane tell: an affine value between them has no other quotient. The code that
 //! depends on it is cloned for gangs in which the quotient is uniform, and so are the branches and
-//! loops that follow; all other gangs run the original, which is cold and gets a loop over groups of
-//! lanes ([`groups`]) if it can.
+//! loops that follow; all other gangs run the original, which is cold and gets a loop over groups
+//! of lanes ([`groups`]) if it can.
 //!
 //! ```text
 //! block1: v3 = ushr v2, 8; ...; brif v5, block2, block3
