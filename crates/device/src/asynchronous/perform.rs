@@ -30,7 +30,21 @@ pub(super) fn check_places(op: &AsyncOp, args: &[u64]) -> Result<(), Fault> {
         (AsyncOp::Copy(Completion::Group(AsyncGroup::Copies)), [_, _, bytes, ..]) => {
             (&args[..2], *bytes as u32)
         }
-        _ => return Ok(()),
+        (
+            AsyncOp::Copy(_)
+            | AsyncOp::Store { .. }
+            | AsyncOp::Reduce { .. }
+            | AsyncOp::Update { .. }
+            | AsyncOp::Tensor(_)
+            | AsyncOp::TensorMemory(_)
+            | AsyncOp::ArriveAfterProducts
+            | AsyncOp::ArriveAfterCopies { .. }
+            | AsyncOp::Commit(_)
+            | AsyncOp::Wait { .. }
+            | AsyncOp::WaitStores
+            | AsyncOp::Poll,
+            _,
+        ) => return Ok(()),
     };
     match places.iter().find(|addr| !addr.is_multiple_of(size.into())) {
         Some(&addr) => Err(Fault::Misaligned { addr, size }),
@@ -64,7 +78,22 @@ fn source(op: &AsyncOp, thread: &mut dyn Thread, args: &[u64]) -> Result<Option<
             let outgoing = tensor::outgoing(*op, thread, args)?;
             Ok(Some(Source::Tensor(Box::new(outgoing))))
         }
-        _ => Ok(None),
+        // These carry their values as operands, or read what they change.
+        (
+            AsyncOp::Copy(_)
+            | AsyncOp::Store { .. }
+            | AsyncOp::Reduce { .. }
+            | AsyncOp::Update { .. }
+            | AsyncOp::Tensor(_)
+            | AsyncOp::TensorMemory(_)
+            | AsyncOp::ArriveAfterProducts
+            | AsyncOp::ArriveAfterCopies { .. }
+            | AsyncOp::Commit(_)
+            | AsyncOp::Wait { .. }
+            | AsyncOp::WaitStores
+            | AsyncOp::Poll,
+            _,
+        ) => Ok(None),
     }
 }
 
