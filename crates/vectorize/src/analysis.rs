@@ -5,6 +5,7 @@ pub(crate) mod evolution;
 pub(crate) mod flow;
 pub(crate) mod grid;
 pub(crate) mod liveness;
+mod meetings;
 pub(crate) mod multiples;
 pub(crate) mod order;
 pub(crate) mod progress;

@@ -38,6 +38,12 @@ pub(crate) const MOST_OPS_TO_RECOMPUTE: u32 = 6;
 /// The cost of saving and restoring a value, in operations.
 pub(crate) const COST_OF_WAIT: u32 = 2;
 
+// Divergence.
+
+/// A bound on compile time: the search for the edges that meet at one block visits no more nodes.
+/// The bodies of conditions and unrolled loops have fewer.
+pub(crate) const MOST_VISITS_TO_MEET: usize = 500;
+
 // Scalarization.
 
 /// An instruction in a loop counts this much more than one outside: a typical trip count.

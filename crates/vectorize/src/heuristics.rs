@@ -18,6 +18,8 @@ pub enum Heuristic {
     TripCounts,
     /// `speculate::groups`: loops over lanes that have one trip count.
     LaneGroups,
+    /// `prepare::sign_tests`: signs of several values tested one by one.
+    SignTests,
     /// `rematerialize::across_waits`: values computed again behind waits.
     AcrossWaits,
     /// `rematerialize::addresses`: addresses computed again where they are numbers.
@@ -40,11 +42,12 @@ pub enum Heuristic {
 
 impl Heuristic {
     /// All heuristics, in the order in which they act.
-    pub const ALL: [Heuristic; 13] = [
+    pub const ALL: [Heuristic; 14] = [
         Heuristic::Subword,
         Heuristic::NoWrap,
         Heuristic::TripCounts,
         Heuristic::LaneGroups,
+        Heuristic::SignTests,
         Heuristic::AcrossWaits,
         Heuristic::Addresses,
         Heuristic::MergeStores,
@@ -63,6 +66,7 @@ impl Heuristic {
             Heuristic::NoWrap => "no-wrap",
             Heuristic::TripCounts => "trip-counts",
             Heuristic::LaneGroups => "lane-groups",
+            Heuristic::SignTests => "sign-tests",
             Heuristic::AcrossWaits => "across-waits",
             Heuristic::Addresses => "addresses",
             Heuristic::MergeStores => "merge-stores",

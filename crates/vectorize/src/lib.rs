@@ -38,7 +38,7 @@ use heuristics::{Acted, Heuristic, Switches};
 
 use analysis::{divergence, flow, liveness, order, progress, range, reconvergence};
 use memory::{merge_stores, prefetch, strip_mine};
-use prepare::{latches, lcssa, subword};
+use prepare::{latches, lcssa, sign_tests, subword};
 use rematerialize::{across_waits, addresses};
 use scalarize::{lane_loops, single_lane};
 use speculate::{affine_inputs, no_wrap, stable, strides, trip_counts};
@@ -366,6 +366,13 @@ fn add_hints(
     let switches = optimistic.facts.switches;
     let mut merged = SecondaryMap::new();
     optimistic.propagate(func, order);
+    if optimistic.gang > 1 && switches.is_on(Heuristic::SignTests) {
+        let n_tests = sign_tests::run(func, optimistic);
+        acted.set(Heuristic::SignTests, n_tests);
+        if n_tests > 0 {
+            optimistic.propagate(func, order);
+        }
+    }
     if switches.is_on(Heuristic::AcrossWaits) {
         let n_values = across_waits::run(func, wait_of, optimistic);
         acted.set(Heuristic::AcrossWaits, n_values);

@@ -2,4 +2,5 @@
 
 pub(crate) mod latches;
 pub(crate) mod lcssa;
+pub(crate) mod sign_tests;
 pub(crate) mod subword;

@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Function, Inst, InstData, Terminator, Value};
+use ptxjit_ir::{Block, BlockCall, Function, Inst, InstData, Terminator, Value};
 
 use crate::analysis::divergence::Divergence;
+use crate::analysis::meetings::{Meeting, Search};
 use crate::analysis::order::{Node, Order};
 use crate::analysis::variability::{Because, Variability};
 use crate::scalarize::lane_loops::LaneLoop;
@@ -60,7 +61,7 @@ pub(crate) fn run(
         divergence.propagate(func, order);
         let divergent = divergent(func, order, &divergence, gang);
         let pending = Pending::solve(given, &divergent)?;
-        let changed = mark_merged(given, &pending, &divergent, &mut divergence)
+        let changed = mark_merged(given, &pending, &divergent, &mut divergence)?
             | mark_spread(func, order, &mut divergence);
         if !changed {
             let mut out = SecondaryMap::new();
@@ -112,63 +113,119 @@ fn divergent(
     out
 }
 
-/// A parameter is written lane by lane where an edge reaches its block while lanes are pending
-/// there.
-fn mark_merged(
-    given: &Given<'_>,
+/// The edges into a block.
+#[derive(Clone, Default)]
+struct Incoming<'a> {
+    /// Those that lead to the block itself: the positions that they come from, and the arguments.
+    sources: Vec<usize>,
+    calls: Vec<&'a BlockCall>,
+    /// Those that lead to the end of the block's loop.
+    repeats: Vec<&'a BlockCall>,
+    /// An edge may be taken while lanes are pending at the block.
+    meets: bool,
+    /// An edge may be taken while lanes still need the parameters of another iteration.
+    overlaps: bool,
+}
+
+impl Incoming<'_> {
+    /// Whether all edges pass the same value for a parameter in all iterations.
+    fn is_same(&self, func: &Function, idx: usize) -> bool {
+        let mut args = self
+            .calls
+            .iter()
+            .chain(&self.repeats)
+            .map(|call| call.args[idx]);
+        let first = args.next();
+        // An argument that is the same on all edges still changes between iterations if the edges
+        // leave a loop.
+        is_fixed(func, first) && args.all(|arg| Some(arg) == first)
+    }
+
+    /// Whether two edges that meet pass different values for a parameter.
+    fn differs(&self, func: &Function, idx: usize, meeting: &Meeting) -> bool {
+        let [one, other] = meeting.edges.map(|edge| self.calls[edge].args[idx]);
+        one != other || meeting.over_iterations && !is_fixed(func, Some(one))
+    }
+}
+
+fn incoming<'a>(
+    given: &Given<'a>,
     pending: &Pending,
     divergent: &SecondaryMap<Block, bool>,
-    divergence: &mut Divergence,
-) -> bool {
+) -> SecondaryMap<Block, Incoming<'a>> {
     let Given { func, order, .. } = *given;
-    let mut blended: SecondaryMap<Block, bool> = SecondaryMap::new();
-    let mut first_args: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
-    let mut differ: SecondaryMap<Value, bool> = SecondaryMap::new();
+    let mut incoming: SecondaryMap<Block, Incoming<'_>> = SecondaryMap::new();
     for (pos, node) in order.nodes.iter().enumerate() {
         let Node::Block(block) = *node else { continue };
-        let lane_loops = given
-            .lane_loops
-            .iter()
-            .find(|region| region.range.contains(&pos));
-        let targets: Vec<usize> = func.blocks[block]
-            .term
-            .targets()
+        let mut lane_loops = given.lane_loops.iter();
+        let lane_loop = lane_loops.find(|region| region.range.contains(&pos));
+        let calls = func.blocks[block].term.targets();
+        let targets: Vec<usize> = calls
             .iter()
             .map(|call| order.target(pos, call.block))
             .collect();
-        for (idx, call) in func.blocks[block].term.targets().into_iter().enumerate() {
+        for (idx, &call) in calls.iter().enumerate() {
             let others = targets
                 .iter()
                 .enumerate()
                 .filter(|&(other, _)| divergent[block] && other != idx)
                 .map(|(_, &node)| node);
+            let elsewhere = pending.body[pos].iter().copied().chain(others);
+            let target = targets[idx];
+            let edges = &mut incoming[call.block];
             // A lane loop writes the parameters for one lane at a time.
-            let is_left = lane_loops.is_some_and(|region| !region.range.contains(&targets[idx]));
-            blended[call.block] |= is_left
-                || order.must_blend(
-                    targets[idx],
-                    pending.body[pos].iter().copied().chain(others),
-                );
-            for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
-                match first_args[param] {
-                    None => first_args[param] = Some(arg),
-                    Some(first) => differ[param] |= first != arg,
+            edges.overlaps |= lane_loop.is_some_and(|region| !region.range.contains(&target));
+            match order.nodes[target] {
+                Node::Block(_) => {
+                    edges.meets |= order.must_blend(target, elsewhere);
+                    edges.sources.push(pos);
+                    edges.calls.push(call);
+                }
+                Node::LoopEnd(_) => {
+                    edges.overlaps |= order.must_blend(target, elsewhere);
+                    edges.repeats.push(call);
                 }
             }
         }
     }
+    incoming
+}
+
+/// A parameter is written lane by lane where edges with different arguments meet.
+fn mark_merged(
+    given: &Given<'_>,
+    pending: &Pending,
+    divergent: &SecondaryMap<Block, bool>,
+    divergence: &mut Divergence,
+) -> Result<bool, Spent> {
+    let Given { func, order, .. } = *given;
+    let incoming = incoming(given, pending, divergent);
     let mut changed = false;
-    for node in &order.nodes {
+    for (pos, node) in order.nodes.iter().enumerate() {
         let Node::Block(block) = *node else { continue };
-        if divergence.single_lane[block] == SingleLane::Inner {
+        let edges = &incoming[block];
+        if divergence.single_lane[block] == SingleLane::Inner || !(edges.meets || edges.overlaps) {
             continue;
         }
-        for &param in &func.blocks[block].params {
-            // An argument that is the same on all edges still changes between iterations if the
-            // edges leave a loop.
-            if blended[block]
-                && !divergence.merged[param]
-                && (differ[param] || !is_fixed(func, first_args[param]))
+        let params = func.blocks[block].params.iter().copied().enumerate();
+        let unsettled: Vec<(usize, Value)> = params
+            .filter(|&(idx, param)| !divergence.merged[param] && !edges.is_same(func, idx))
+            .collect();
+        if unsettled.is_empty() {
+            continue;
+        }
+        let meetings = match edges.overlaps {
+            true => None,
+            false => {
+                let diverges = |block: Block| divergent[block];
+                Search::new(given, pending, &diverges, pos, &edges.sources).run()?
+            }
+        };
+        for (idx, param) in unsettled {
+            let differs = |meeting: &Meeting| edges.differs(func, idx, meeting);
+            if meetings
+                .as_ref()
+                .is_none_or(|them| them.iter().any(differs))
             {
                 divergence.merged[param] = true;
                 divergence.variability[param] = Some(Variability::Varying);
@@ -177,7 +234,7 @@ fn mark_merged(
             }
         }
     }
-    changed
+    Ok(changed)
 }
 
 /// A value from an index that may have wrapped stays a scalar only if it serves as an address, is
@@ -257,10 +314,13 @@ fn is_fixed(func: &Function, value: Option<Value>) -> bool {
     value.is_some_and(|value| func.as_const(value).is_some())
 }
 
-struct Pending {
-    arrive: Vec<BTreeSet<usize>>,
-    body: Vec<BTreeSet<usize>>,
-    maybe_empty: Vec<bool>,
+/// The nodes where lanes may be pending while a node is reached, or runs.
+pub(super) struct Pending {
+    /// On arrival, before a wait at the node's start.
+    pub(super) arrive: Vec<BTreeSet<usize>>,
+    pub(super) body: Vec<BTreeSet<usize>>,
+    /// Whether the node may be reached with no lane for it.
+    pub(super) maybe_empty: Vec<bool>,
 }
 
 impl Pending {
