@@ -115,8 +115,8 @@ impl Lower<'_, '_> {
         )[0]
     }
 
-    /// What the first and last lane tell of a predicate, if its operands are available in `block`
-    /// and no lane's index has wrapped, whether the lane runs or not. Although the ends differ, the
+    /// What the first and last lane tell of a predicate, if its operands are available in `block`.
+    /// Where an index wraps between the two, they tell nothing. Although the ends differ, the
     /// predicate may hold for none or for all of the lanes that run: those lanes are then sent both
     /// ways, and the node that gets no lane is skipped.
     #[expect(clippy::wildcard_enum_match_arm, reason = "others need all lanes")]
@@ -184,47 +184,65 @@ impl Lower<'_, '_> {
 
     fn compared_ends(&mut self, inst: Inst) -> Option<EndLanes> {
         let compare = predicates::find(self.plan, &self.func.insts[inst].data)?;
-        if !compare.in_order {
-            return None;
-        }
         let (first, bound) = (self.scalar(compare.affine), self.scalar(compare.bound));
         let last = self.b.ins().iadd_imm_s(first, compare.span);
-        let ends = if compare.stride > 0 {
+        let [low, high] = if compare.stride > 0 {
             [first, last]
         } else {
             [last, first]
         };
-        let mut at = |end: usize| self.b.ins().icmp(condition(compare.op), ends[end], bound);
-        Some(match compare.op {
-            CompareOp::Slt | CompareOp::Sle | CompareOp::Ult | CompareOp::Ule => EndLanes {
-                all: Some(at(1)),
-                any: Some(at(0)),
-            },
-            CompareOp::Sgt | CompareOp::Sge | CompareOp::Ugt | CompareOp::Uge => EndLanes {
-                all: Some(at(0)),
-                any: Some(at(1)),
-            },
-            CompareOp::Eq | CompareOp::Ne => {
-                // The distance from the lowest lane, above all lanes if the bound is below it.
-                let distance = self.b.ins().isub(bound, ends[0]);
-                let span = compare.span.abs();
-                if compare.op == CompareOp::Eq {
-                    let cc = IntCC::UnsignedLessThanOrEqual;
-                    let any = self.b.ins().icmp_imm_u(cc, distance, span);
-                    EndLanes {
-                        all: None,
-                        any: Some(any),
-                    }
-                } else {
-                    let cc = IntCC::UnsignedGreaterThan;
-                    let all = self.b.ins().icmp_imm_u(cc, distance, span);
-                    EndLanes {
-                        all: Some(all),
-                        any: None,
-                    }
+        let cc = condition(compare.op);
+        let [all, any] = match compare.op {
+            CompareOp::Slt | CompareOp::Sle | CompareOp::Ult | CompareOp::Ule => [high, low],
+            CompareOp::Sgt | CompareOp::Sge | CompareOp::Ugt | CompareOp::Uge => [low, high],
+            CompareOp::Eq | CompareOp::Ne => return Some(self.equal_ends(compare, low, bound)),
+        };
+        let all = self.b.ins().icmp(cc, all, bound);
+        let any = self.b.ins().icmp(cc, any, bound);
+        if compare.in_order {
+            return Some(EndLanes {
+                all: Some(all),
+                any: Some(any),
+            });
+        }
+        let [rises, wraps] = match predicates::is_unsigned(compare.op) {
+            false => [IntCC::SignedLessThanOrEqual, IntCC::SignedGreaterThan],
+            true => [IntCC::UnsignedLessThanOrEqual, IntCC::UnsignedGreaterThan],
+        };
+        let rises = self.b.ins().icmp(rises, low, high);
+        let wraps = self.b.ins().icmp(wraps, low, high);
+        Some(EndLanes {
+            all: Some(self.b.ins().band(all, rises)),
+            any: Some(self.b.ins().bor(any, wraps)),
+        })
+    }
+
+    /// Whether a lane may equal the bound: by the distance from the lowest lane, which is beyond
+    /// all lanes if the bound is below it, and which needs no order.
+    fn equal_ends(
+        &mut self,
+        compare: predicates::AffineCompare,
+        low: cl::Value,
+        bound: cl::Value,
+    ) -> EndLanes {
+        let distance = self.b.ins().isub(bound, low);
+        let span = compare.span.abs();
+        match compare.op == CompareOp::Eq {
+            true => {
+                let cc = IntCC::UnsignedLessThanOrEqual;
+                EndLanes {
+                    all: None,
+                    any: Some(self.b.ins().icmp_imm_u(cc, distance, span)),
                 }
             }
-        })
+            false => {
+                let cc = IntCC::UnsignedGreaterThan;
+                EndLanes {
+                    all: Some(self.b.ins().icmp_imm_u(cc, distance, span)),
+                    any: None,
+                }
+            }
+        }
     }
 
     /// Whether the lanes are in order, unless they are known to be, and if so the lanes for which
