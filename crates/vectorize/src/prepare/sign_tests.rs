@@ -63,7 +63,16 @@ fn sign_test(func: &Function, inst: Inst) -> Option<SignTest> {
         CompareOp::Sle if at == ty.mask() => true,
         CompareOp::Sge if at == 0 => false,
         CompareOp::Sgt if at == ty.mask() => false,
-        _ => return None,
+        CompareOp::Eq
+        | CompareOp::Ne
+        | CompareOp::Slt
+        | CompareOp::Sle
+        | CompareOp::Sgt
+        | CompareOp::Sge
+        | CompareOp::Ult
+        | CompareOp::Ule
+        | CompareOp::Ugt
+        | CompareOp::Uge => return None,
     };
     let Some(&InstData::IntBinary {
         op: bitwise @ (IntBinaryOp::And | IntBinaryOp::Or),
