@@ -321,3 +321,122 @@ fn wrapped_indices_are_found_in_registered_memory() {
         }
     }
 }
+
+/// One way to access memory, each for itself: `way(p, which, out)`.
+const WAY: &str = "
+.visible .entry way(.param .u64 p, .param .u32 which, .param .u64 out)
+{
+    .reg .pred %p<8>;
+    .reg .b16 %h<2>;
+    .reg .b32 %r<8>;
+    .reg .b64 %rd<10>;
+    .reg .b32 %v<4>;
+    ld.param.u64 %rd1, [p];
+    ld.param.u32 %r1, [which];
+    ld.param.u64 %rd2, [out];
+    mov.u32 %r2, %tid.x;
+    mul.wide.u32 %rd3, %r2, 4;
+    add.u64 %rd4, %rd1, %rd3;
+    mov.u32 %r3, 1;
+    setp.eq.u32 %p1, %r1, 1;
+    @%p1 bra FOUR;
+    setp.eq.u32 %p2, %r1, 2;
+    @%p2 bra SCATTERED;
+    setp.eq.u32 %p3, %r1, 3;
+    @%p3 bra ATOMIC;
+    setp.eq.u32 %p4, %r1, 4;
+    @%p4 bra BYTES;
+    setp.eq.u32 %p5, %r1, 5;
+    @%p5 bra SAME;
+    setp.eq.u32 %p6, %r1, 6;
+    @%p6 bra PAIRS;
+    sub.u64 %rd4, %rd4, 8;
+    st.global.u32 [%rd4+8], %r2;
+    bra DONE;
+FOUR:
+    mul.wide.u32 %rd5, %r2, 16;
+    add.u64 %rd5, %rd1, %rd5;
+    ld.global.v4.u32 {%v0, %v1, %v2, %v3}, [%rd5];
+    add.u32 %r3, %v0, %v3;
+    bra DONE;
+SCATTERED:
+    mul.lo.u32 %r4, %r2, 37;
+    and.b32 %r4, %r4, 63;
+    mul.wide.u32 %rd5, %r4, 4;
+    add.u64 %rd5, %rd1, %rd5;
+    ld.global.u32 %r3, [%rd5];
+    bra DONE;
+ATOMIC:
+    atom.global.add.u32 %r3, [%rd4], 1;
+    bra DONE;
+BYTES:
+    setp.eq.u32 %p7, %r2, 5;
+    @%p7 bra DONE;
+    cvt.u64.u32 %rd5, %r2;
+    add.u64 %rd5, %rd1, %rd5;
+    cvt.u16.u32 %h1, %r2;
+    st.global.u8 [%rd5], %h1;
+    bra DONE;
+SAME:
+    ld.global.u64 %rd6, [%rd1];
+    cvt.u32.u64 %r3, %rd6;
+    bra DONE;
+PAIRS:
+    mul.wide.u32 %rd5, %r2, 8;
+    add.u64 %rd5, %rd1, %rd5;
+    ld.u64 %rd6, [%rd5];
+    cvt.u32.u64 %r3, %rd6;
+DONE:
+    add.u64 %rd7, %rd2, %rd3;
+    st.global.u32 [%rd7], %r3;
+    ret;
+}";
+
+#[test]
+fn no_byte_beside_a_registered_range_is_reached() {
+    let device = Device::new().unwrap();
+    let way = kernel(&device, WAY);
+    let out = device.alloc::<u32>(64).unwrap();
+    let mut data = Box::new(Aligned([3; 256]));
+    let middle = data.0.as_mut_ptr() as u64 + 512;
+    // Bytes of an access, and of all of them.
+    let ways = [
+        (4, 256),
+        (16, 256),
+        (4, 256),
+        (4, 256),
+        (1, 64),
+        (8, 8),
+        (8, 256),
+    ];
+    for (which, (size, extent)) in (0u32..).zip(ways) {
+        let threads = match which {
+            1 => 16,
+            6 => 32,
+            _ => 64,
+        };
+        let launch = |at: u64, gang| {
+            let launch = way.launch().block(threads).gang(gang).arg(at);
+            launch.arg(which).arg(&out).run()
+        };
+        let from = middle - 256;
+        for gang in GANGS {
+            // SAFETY: the kernels access it, and nothing else does meanwhile.
+            unsafe { device.register_host(from, extent) }.unwrap();
+            launch(from, gang).unwrap_or_else(|err| panic!("way {which}, gang {gang}: {err}"));
+            for at in [from - size, from + size] {
+                let refused = launch(at, gang).unwrap_err();
+                let kind = ErrorKind::Launch(FailureKind::BadAddress);
+                assert_eq!(refused.kind(), kind, "way {which}, gang {gang}");
+            }
+            device.unregister_host(from).unwrap();
+            // An access that is half inside; bytes have no halves.
+            if size > 1 {
+                // SAFETY: as above.
+                unsafe { device.register_host(from, extent - 1) }.unwrap();
+                assert!(launch(from, gang).is_err(), "way {which}, gang {gang}");
+                device.unregister_host(from).unwrap();
+            }
+        }
+    }
+}

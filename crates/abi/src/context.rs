@@ -220,9 +220,10 @@ pub struct RuntimeFns {
         gang: u32,
         loc: u32,
     ) -> u32,
-    /// In code that is compiled so: the lanes of `mask` that may not access memory at
-    /// `addrs[lane]`, or near it.
-    pub outside: unsafe extern "C" fn(cta: *mut CtaContext, addrs: *const u64, mask: u32) -> u32,
+    /// In code that is compiled so: the lanes of `mask` that may not access `size` bytes at
+    /// `addrs[lane]`. If the size is 0: that may access nothing there nor near it.
+    pub outside:
+        unsafe extern "C" fn(cta: *mut CtaContext, addrs: *const u64, mask: u32, size: u32) -> u32,
 }
 
 impl fmt::Debug for RuntimeFns {

@@ -93,6 +93,11 @@ impl Device {
         self.part() as usize
     }
 
+    /// The ordinal of the sibling in whose part of the memory an address lies, allocated or not.
+    pub fn ordinal_of(&self, addr: u64) -> Option<usize> {
+        self.arena.part_of(addr).map(|part| part as usize)
+    }
+
     pub(crate) fn part(&self) -> u32 {
         self.runtime.part()
     }

@@ -182,4 +182,8 @@ impl VarSource for Vars {
             .var_init(id)
             .map_err(|list| Diagnostics::new(list, &text).to_string())
     }
+
+    fn is_managed(&self, id: VarId) -> bool {
+        self.0.is_managed(id)
+    }
 }

@@ -13,14 +13,13 @@ impl Device {
     /// device's. Launches from now on look addresses that are not device memory up in a list, which
     /// makes accesses there slow and costs others nothing.
     ///
-    /// An access somewhat outside of the range, but within 32 KiB, may not be noticed, save under
-    /// [`Launch::memcheck`]. Ranges must not overlap.
+    /// Ranges must not overlap.
     ///
     /// # Safety
     ///
     /// Until [`Device::unregister_host`], the memory is mapped, and while a kernel runs that
-    /// accesses it or what is that near, nothing else uses it (a Rust reference to it counts as
-    /// use), save through atomics.
+    /// accesses it, nothing else uses it (a Rust reference to it counts as use), save through
+    /// atomics.
     pub unsafe fn register_host(&self, addr: u64, len: u64) -> Result<(), Error> {
         // SAFETY: the caller's promise.
         unsafe { self.arena.register(addr, len) }.map_err(memory)

@@ -10,7 +10,7 @@ use ptxjit_abi::SymbolRef;
 use ptxjit_device::texture::{Object, Registry};
 use ptxjit_interp::{Host, Launch, Limits, MemFault, Memory, Turns, Watched};
 use ptxjit_ir::{Program, RelocTarget, Space, VarId};
-use ptxjit_runtime::{Arena, CancelToken, LaunchError, MemoryError, Pattern, Runtime};
+use ptxjit_runtime::{Arena, CancelToken, LaunchError, MemoryError, Pattern, PeerGuard, Runtime};
 
 use crate::failure::Cause;
 use crate::module::ModuleInner;
@@ -24,6 +24,7 @@ pub(crate) struct Request<'a> {
     pub(crate) cluster: Option<[u32; 3]>,
     pub(crate) shared: u32,
     pub(crate) cooperative: bool,
+    pub(crate) peers: Option<&'a PeerGuard>,
     pub(crate) options: &'a Options,
     pub(crate) schedule: Schedule,
     pub(crate) replay: Option<&'a Turns>,
@@ -104,6 +105,8 @@ fn watched(kernel: &Kernel, program: &Program, request: &Request<'_>) -> Result<
     let workspace_at = workspace.as_ref().map(|block| block.addr);
     let mut memory = Global {
         arena,
+        part: module.device.part(),
+        peers: request.peers,
         constants,
         workspace: workspace_at,
     };
@@ -188,9 +191,27 @@ impl Drop for Block<'_> {
 /// Global memory with exact bounds, and the constants.
 struct Global<'a> {
     arena: &'a Arc<Arena>,
+    /// The device's part of the arena, and what may be accessed in the others.
+    part: u32,
+    peers: Option<&'a PeerGuard>,
     constants: Constants,
     /// Written by the device itself.
     workspace: Option<u64>,
+}
+
+impl Global<'_> {
+    /// Refuses bytes of another device that may not be accessed.
+    fn check_peers(&self, addr: u64, len: usize) -> Result<(), MemFault> {
+        let (Some(PeerGuard(allows)), Some(part)) = (self.peers, self.arena.part_of(addr)) else {
+            return Ok(());
+        };
+        if part == self.part || allows(addr, len as u64) {
+            return Ok(());
+        }
+        let (own, what) = (self.part, self.arena.describe(addr));
+        let note = format!("memory of device {part}, which device {own} may not access: {what}");
+        Err(MemFault::Forbidden(note))
+    }
 }
 
 fn refused(err: MemoryError) -> MemFault {
@@ -212,10 +233,12 @@ impl Memory for Global<'_> {
             bytes.copy_from_slice(constant);
             return Ok(());
         }
+        self.check_peers(addr, bytes.len())?;
         self.arena.read(addr, bytes).map_err(refused)
     }
 
     fn store(&mut self, addr: u64, bytes: &[u8]) -> Result<(), MemFault> {
+        self.check_peers(addr, bytes.len())?;
         self.arena.write(addr, bytes).map_err(refused)
     }
 
@@ -227,6 +250,7 @@ impl Memory for Global<'_> {
     ) -> Result<u64, MemFault> {
         let mut bytes = [0; 8];
         let element = &mut bytes[..size as usize];
+        self.check_peers(addr, element.len())?;
         self.arena.read(addr, element).map_err(refused)?;
         let old = u64::from_le_bytes(bytes);
         let new = update(old).to_le_bytes();

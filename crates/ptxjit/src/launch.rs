@@ -8,7 +8,7 @@ use ptxjit_abi::{COUNTER_WORDS, CompiledKernel};
 use ptxjit_codegen::BaselineTier;
 use ptxjit_interp::{LastWrites, Turns, Watched};
 use ptxjit_ir::Program;
-use ptxjit_runtime::{CancelToken, Counters, LaunchDesc, ShapeRule, Traces, Traffic};
+use ptxjit_runtime::{CancelToken, Counters, LaunchDesc, PeerGuard, ShapeRule, Traces, Traffic};
 
 use crate::compile::{Got, Limit, Variant, Variants, WARP};
 use crate::coverage::Coverage;
@@ -45,6 +45,7 @@ pub struct Launch {
     shared: u32,
     pub(crate) cooperative: bool,
     pub(crate) open_memory: bool,
+    pub(crate) peers: Option<PeerGuard>,
     args: Vec<Arg>,
     /// All parameters at once, instead of `args`.
     block_of_params: Option<Vec<u8>>,
@@ -63,6 +64,7 @@ impl Launch {
             shared: 0,
             cooperative: false,
             open_memory: false,
+            peers: None,
             args: Vec::new(),
             block_of_params: None,
             keeps: Vec::new(),
@@ -98,6 +100,15 @@ impl Launch {
     /// All blocks of the grid run at once and may wait for each other.
     pub fn cooperative(mut self, cooperative: bool) -> Launch {
         self.cooperative = cooperative;
+        self
+    }
+
+    /// Keeps the kernel out of the memory of the device's [siblings](crate::Device::siblings), save
+    /// for what the guard allows, which is asked at each such access: first address and bytes.
+    /// Without a guard all memory can be accessed. Accesses beyond the device's own global memory
+    /// become slow.
+    pub fn peers(mut self, guard: Option<PeerGuard>) -> Launch {
+        self.peers = guard;
         self
     }
 
@@ -343,9 +354,11 @@ impl Launch {
         }))
     }
 
-    /// Whether the code must look for registered memory of the host.
+    /// Whether the code must ask about addresses: of registered memory of the host, and of other
+    /// devices.
     fn wants_foreign(&self) -> bool {
-        self.kernel.module.device.arena.has_foreign() && !self.open_memory
+        let asks = self.peers.is_some() || self.kernel.module.device.arena.has_foreign();
+        asks && !self.open_memory
     }
 
     /// Threads of the whole grid.
@@ -442,6 +455,7 @@ impl Launch {
             shared_bytes: self.shared,
             cooperative: self.cooperative,
             open_memory: self.open_memory,
+            peers: self.peers.clone(),
             checks_accesses: variant.memcheck,
             threads: self.options.threads,
             schedule: self.options.schedule.compiled(),
@@ -572,6 +586,11 @@ impl Prepared {
     /// [`Prepared::run`] does.
     pub fn check_bindings(&self) -> Result<(), Error> {
         self.opaque.iter().try_for_each(Global::check_bound)
+    }
+
+    /// Whether the launch has a [guard](Launch::peers).
+    pub fn is_guarded(&self) -> bool {
+        self.launch.peers.is_some()
     }
 
     /// Runs the launch to its end.
@@ -800,6 +819,7 @@ impl Prepared {
             cluster: launch.cluster.map(|cluster| cluster.0),
             shared: launch.shared,
             cooperative: launch.cooperative,
+            peers: launch.peers.as_ref(),
             options: &launch.options,
             schedule,
             replay,

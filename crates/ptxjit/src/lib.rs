@@ -96,7 +96,7 @@ pub use global::Global;
 pub use launch::{CompileStages, Launch, LaunchStats, Prepared};
 pub use linker::{Linker, link};
 pub use module::{Kernel, KernelUsage, Module, Param, Target};
-pub use ptxjit_runtime::{Access, CancelToken, Pattern, ShapeRule};
+pub use ptxjit_runtime::{Access, CancelToken, Pattern, PeerGuard, ShapeRule};
 
 pub use image::{ChannelType, Image, ImageBuilder, Shape};
 pub use tensor_map::{ElementType, TensorMap, TensorMapBuilder};

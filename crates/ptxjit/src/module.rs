@@ -297,21 +297,36 @@ impl Module {
         front: Result<translate::Module, Box<Refused>>,
     ) -> Result<Module, Error> {
         let front = Arc::new(front.map_err(|refused| refused_error(*refused))?);
-        Ok(Module::with_memory(device, front, Arc::default()))
+        let memory = Module::memory(device, &front);
+        Ok(Module::with_memory(device, front, Arc::default(), memory))
     }
 
     /// The same module once more, on this device or on another: with variables of its own, as if it
     /// had been loaded again, but what was checked, translated and compiled is shared.
     pub fn on(&self, device: &Device) -> Module {
-        Module::with_memory(device, self.inner.front.clone(), self.inner.shared.clone())
+        let front = self.inner.front.clone();
+        let memory = Module::memory(device, &front);
+        Module::with_memory(device, front, self.inner.shared.clone(), memory)
     }
 
-    fn with_memory(device: &Device, front: Arc<translate::Module>, shared: Arc<Shared>) -> Module {
-        let memory = ModuleMemory::new(
-            device.arena.clone(),
-            device.runtime.part(),
-            Box::new(Vars(front.clone())),
-        );
+    /// Likewise, but managed variables are those of this module.
+    pub fn on_with_managed(&self, device: &Device) -> Module {
+        let front = self.inner.front.clone();
+        let memory = Module::memory(device, &front).with_managed_of(self.inner.memory.clone());
+        Module::with_memory(device, front, self.inner.shared.clone(), memory)
+    }
+
+    fn memory(device: &Device, front: &Arc<translate::Module>) -> ModuleMemory {
+        let vars = Box::new(Vars(front.clone()));
+        ModuleMemory::new(device.arena.clone(), device.runtime.part(), vars)
+    }
+
+    fn with_memory(
+        device: &Device,
+        front: Arc<translate::Module>,
+        shared: Arc<Shared>,
+        memory: ModuleMemory,
+    ) -> Module {
         let inner = ModuleInner {
             front,
             device: device.clone(),
@@ -459,6 +474,16 @@ impl Module {
     pub fn globals(&self) -> Vec<Global> {
         let vars = self.inner.front.vars().into_iter();
         vars.filter_map(|(id, var)| Global::new(self, id, var))
+            .collect()
+    }
+
+    /// The [managed](Global::is_managed) ones of them.
+    pub fn managed(&self) -> Vec<Global> {
+        let front = &self.inner.front;
+        let managed = front.vars().into_iter();
+        let managed = managed.filter(|&(id, _)| front.is_managed(id));
+        managed
+            .filter_map(|(id, var)| Global::new(self, id, var))
             .collect()
     }
 

@@ -162,6 +162,7 @@ impl Launch {
             && !self.keeps_choices()
             && options.coverage.is_none()
             && !self.open_memory
+            && self.peers.is_none()
             && !self.cooperative
             && self.cluster_shape().0 == [1; 3];
         if !is_plain {

@@ -300,27 +300,31 @@ unsafe extern "C" fn misaligned(
             call.grid.fail(call.trap(cause, thread, loc));
             return 1;
         }
-        if !is_reachable(&call, base) {
+        if !is_reachable(&call, base, size) {
             return 0;
         }
     }
     0
 }
 
-/// Whether an access to an address, or near it, gets past the test of compiled code.
-fn is_reachable(call: &Call<'_>, addr: u64) -> bool {
-    let arena = &call.grid.arena;
-    arena.contains(addr) || call.grid.open_memory || arena.is_near_foreign(addr)
+/// Whether an access to so many bytes, or if there are none to some near the address, gets past the
+/// test of compiled code.
+fn is_reachable(call: &Call<'_>, addr: u64, size: u32) -> bool {
+    let grid = call.grid;
+    if size != 0 {
+        return grid.may_access(addr, size.into());
+    }
+    grid.open_memory || grid.arena.contains(addr) || grid.arena.is_near_foreign(addr)
 }
 
-unsafe extern "C" fn outside(cta: *mut CtaContext, addrs: *const u64, mask: u32) -> u32 {
+unsafe extern "C" fn outside(cta: *mut CtaContext, addrs: *const u64, mask: u32, size: u32) -> u32 {
     let _callback = CallbackGuard::new();
     // SAFETY: called by compiled code with its own context.
     let call = unsafe { Call::new(cta) };
     let is_bad = |&lane: &u32| {
         // SAFETY: compiled code passes an address for each lane of the mask.
         let addr = unsafe { *addrs.add(lane as usize) };
-        !is_reachable(&call, addr)
+        !is_reachable(&call, addr, size)
     };
     let lanes = ptxjit_abi::warp_ops::lanes(mask).filter(is_bad);
     lanes.fold(0, |bad, lane| bad | 1 << lane)
@@ -342,13 +346,17 @@ fn bad_access(
             note: format!("kernels cannot write here: {place}"),
         });
     }
-    let arena = &call.grid.arena;
     if let Some(note) = outside_of_shared_variables(call, addr, bytes) {
         let addr = Some(addr);
         return Some(TrapCause::BadAddress { addr, note });
     }
-    let is_foreign =
-        !arena.contains(addr) && (call.grid.open_memory || arena.is_foreign(addr, bytes));
+    let may_access = call.grid.may_access(addr, bytes);
+    if !may_access && call.grid.arena.contains(addr) {
+        let note = crate::view::describe(call.grid, call.ctx, addr);
+        let addr = Some(addr);
+        return Some(TrapCause::BadAddress { addr, note });
+    }
+    let is_foreign = may_access && !call.grid.arena.contains(addr);
     if !is_foreign && !call.view(thread).in_window(addr, bytes) {
         match call.grid.arena.check_heap(addr, bytes, is_write) {
             HeapCheck::Ok => {}

@@ -16,6 +16,7 @@
 //! `stop` is only a hint to look at the recorded error, which a mutex guards; so its accesses need no ordering.
 
 mod clusters;
+mod reach;
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -31,7 +32,7 @@ use crate::code::Code;
 use crate::counters::{Counters, Table};
 use crate::error::LaunchError;
 use crate::fault;
-use crate::launch::{OutputFn, Schedule};
+use crate::launch::{OutputFn, PeerGuard, Schedule};
 use crate::memory::Arena;
 use crate::runtime::Shared;
 use crate::sched::cta::Cta;
@@ -90,6 +91,9 @@ pub(crate) struct Grid {
     pub(crate) cooperative: bool,
     /// See [`crate::launch::LaunchDesc::open_memory`].
     pub(crate) open_memory: bool,
+    /// The device's part of the arena, and what the kernel may access in the others; everything if
+    /// none.
+    peers: Option<(u32, PeerGuard)>,
     pub(crate) shortcuts: Vec<Shortcut>,
     pub(crate) go_on: GoOn,
     /// CTAs that take turns.
@@ -170,6 +174,7 @@ impl Grid {
             schedule: launch.schedule,
             cooperative: launch.cooperative,
             open_memory: launch.open_memory,
+            peers: None,
             wave,
             go_on: GoOn::new(&launch.kernel.resume_points, &shortcuts, wave > 1),
             shortcuts,
@@ -226,16 +231,6 @@ impl Grid {
     /// CTAs that have run to their end.
     pub(crate) fn n_done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
-    }
-
-    /// The addresses that the kernel may access: the first, and log2 of how many. All that a test in the code lets pass and that is not
-    /// mapped faults.
-    pub(crate) fn reach(&self) -> (u64, u32) {
-        if self.open_memory {
-            (0, USER_BITS)
-        } else {
-            (self.arena.base(), self.arena.bits())
-        }
     }
 
     /// Fills in what is the same for all CTAs.
@@ -394,7 +389,7 @@ fn wave(n_threads: u32, shared_bytes: u32) -> usize {
 
 /// A worker's part of the launch.
 fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
-    let faults = match grid.arena.has_foreign() {
+    let faults = match grid.arena.has_foreign() || grid.peers.is_some() {
         true => (0, USER_BITS),
         false => grid.reach(),
     };

@@ -71,6 +71,16 @@ impl CancelToken {
 /// cannot.
 pub type MakeCode = dyn Fn() -> Result<Arc<CompiledKernel>, String> + Send + Sync;
 
+/// Tells whether a kernel may access so many bytes at an address in the memory of another device.
+#[derive(Clone)]
+pub struct PeerGuard(pub Arc<dyn Fn(u64, u64) -> bool + Send + Sync>);
+
+impl std::fmt::Debug for PeerGuard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PeerGuard")
+    }
+}
+
 /// Everything about one launch.
 #[derive(Clone)]
 pub struct LaunchDesc {
@@ -105,6 +115,9 @@ pub struct LaunchDesc {
     /// faults, all else is the kernel's to read and write. The caller that sets this vouches for
     /// the kernel.
     pub open_memory: bool,
+    /// Whether the kernel may access bytes in the other devices' parts of the arena; all of them if
+    /// none. With this, the kernel must be compiled to ask about addresses.
+    pub peers: Option<PeerGuard>,
     /// The kernel was compiled to check every access exactly.
     pub checks_accesses: bool,
     /// Order of progress.
@@ -170,6 +183,9 @@ impl Runtime {
             n_workers,
             shortcuts(&desc.kernel.resume_points, n_warps),
         );
+        if let Some(guard) = &desc.peers {
+            grid.guard_peers(self.part(), guard.clone());
+        }
         if desc.checks_accesses {
             grid.map_origin = Some(self.arena().map_origin()?);
             self.mark_read_only(desc, read_only);

@@ -39,7 +39,7 @@ pub use counters::Counters;
 pub use error::{Deadlock, LaunchError, ShapeRule, Threads, Trap, TrapCause, WaitingGroup};
 pub use launch::{
     CancelToken, LaunchDesc, LaunchStats, MAX_SHARED_BYTES, MAX_THREADS, MakeCode, OutputFn,
-    Schedule,
+    PeerGuard, Schedule,
 };
 pub use memory::{
     Access, Arena, GRANULE, MAX_PARTS, MemoryError, Pattern, PhysicalMemory as PhysicalPages,

@@ -31,6 +31,8 @@ pub trait VarSource: Send + Sync {
     fn var(&self, id: VarId) -> Option<Var>;
     /// Its initial contents.
     fn init(&self, id: VarId) -> Result<VarInit, String>;
+    /// Whether it is managed, so that all devices have one copy.
+    fn is_managed(&self, id: VarId) -> bool;
 }
 
 /// See the module.
@@ -39,6 +41,9 @@ pub struct ModuleMemory {
     /// The part of the arena in which its variables lie.
     part: u32,
     source: Box<dyn VarSource>,
+    /// Where the managed variables lie, if not here: in the memory of the same module on the first
+    /// device that it was loaded for.
+    managed: Option<Arc<ModuleMemory>>,
     placed: Mutex<Placed>,
 }
 
@@ -57,6 +62,8 @@ struct Place {
     /// Generic address of a `.global` variable, window offset of a `.const` one.
     addr: u64,
     size: u64,
+    /// The memory that `managed` names has the variable.
+    is_elsewhere: bool,
 }
 
 impl ModuleMemory {
@@ -66,8 +73,15 @@ impl ModuleMemory {
             arena,
             part,
             source,
+            managed: None,
             placed: Mutex::default(),
         }
+    }
+
+    /// Variables of the same module once more; managed ones are those of `first`.
+    pub fn with_managed_of(mut self, first: Arc<ModuleMemory>) -> ModuleMemory {
+        self.managed = Some(first);
+        self
     }
 
     /// The values of a kernel's symbols; places what has no place.
@@ -192,6 +206,19 @@ impl ModuleMemory {
             if placed.vars.contains_key(&var) {
                 continue;
             }
+            if let Some(first) = &self.managed
+                && self.source.is_managed(var)
+            {
+                let range = first.var_range(var)?;
+                let place = Place {
+                    space: Space::Global,
+                    addr: range.start,
+                    size: range.end - range.start,
+                    is_elsewhere: true,
+                };
+                placed.vars.insert(var, place);
+                continue;
+            }
             let init = self.source.init(var).map_err(LaunchError::Invalid)?;
             let place = self.find_place(placed, var)?;
             placed.vars.insert(var, place);
@@ -226,6 +253,7 @@ impl ModuleMemory {
                     space: var.space,
                     addr,
                     size,
+                    is_elsewhere: false,
                 })
             }
             Space::Const => {
@@ -254,6 +282,7 @@ impl ModuleMemory {
                     space: var.space,
                     addr,
                     size,
+                    is_elsewhere: false,
                 })
             }
             Space::Shared | Space::SharedCluster | Space::Local | Space::Param | Space::Generic => {
@@ -360,7 +389,7 @@ impl Drop for ModuleMemory {
         let globals = placed
             .vars
             .values()
-            .filter(|place| place.space == Space::Global)
+            .filter(|place| place.space == Space::Global && !place.is_elsewhere)
             .map(|place| place.addr);
         for addr in globals.chain(placed.functions.values().copied()) {
             // Allocated by this module; a kernel that freed it has only itself to blame.

@@ -48,6 +48,10 @@ impl VarSource for Thousand {
         (n < 1000).then_some(var)
     }
 
+    fn is_managed(&self, _var: VarId) -> bool {
+        false
+    }
+
     fn init(&self, var: VarId) -> Result<VarInit, String> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let init = |bytes: &[u8], relocs: Vec<Reloc>| VarInit {

@@ -20,7 +20,7 @@ pub(crate) struct View<'a> {
     windows: [Range<u64>; 4],
     /// Shared memory of the cluster, if it has several CTAs.
     cluster: Option<&'a ClusterWindow>,
-    open_memory: bool,
+    grid: &'a Grid,
 }
 
 /// Where an element lies.
@@ -45,7 +45,7 @@ impl<'v> View<'v> {
             arena: &grid.arena,
             windows,
             cluster: cluster_of(ctx),
-            open_memory: grid.open_memory,
+            grid,
         }
     }
 
@@ -73,12 +73,13 @@ impl<'v> View<'v> {
             unsafe { crate::memory::read_committed(addr, bytes) };
             return Some(());
         }
-        let len = bytes.len() as u64;
-        let is_foreign = || self.open_memory || self.arena.is_foreign(addr, len);
-        if !self.arena.contains(addr) && is_foreign() {
-            return crate::memory::read_host(addr, bytes);
+        if !self.grid.may_access(addr, bytes.len() as u64) {
+            return None;
         }
-        self.arena.read(addr, bytes).ok()
+        match self.arena.contains(addr) {
+            true => self.arena.read(addr, bytes).ok(),
+            false => crate::memory::read_host(addr, bytes),
+        }
     }
 
     pub(crate) fn arena(&self) -> &'v Arena {
@@ -87,7 +88,12 @@ impl<'v> View<'v> {
 
     /// Gathers rows of one allocation; false if they are anything else.
     pub(crate) fn read_rows(&self, rows: Rows, bytes: &mut [u8]) -> bool {
-        self.arena.contains(rows.addr) && self.arena.read_rows(rows, bytes).is_ok()
+        self.is_own(rows.addr) && self.arena.read_rows(rows, bytes).is_ok()
+    }
+
+    /// Whether an address lies in the arena, and in no part that is guarded.
+    fn is_own(&self, addr: u64) -> bool {
+        self.arena.contains(addr) && self.grid.foreign_part(addr).is_none()
     }
 
     /// Bytes of the CTA's shared memory.
@@ -130,7 +136,7 @@ impl<'v> View<'v> {
 
     /// Scatters rows of one allocation; false, with nothing written, if they are anything else.
     pub(crate) fn write_rows(&self, rows: Rows, bytes: &[u8]) -> bool {
-        self.arena.contains(rows.addr) && self.arena.write_rows(rows, bytes).is_ok()
+        self.is_own(rows.addr) && self.arena.write_rows(rows, bytes).is_ok()
     }
 
     /// Writes bytes by generic address, if the thread may.
@@ -144,11 +150,13 @@ impl<'v> View<'v> {
             unsafe { crate::memory::write_committed(addr, bytes) };
             return Some(());
         }
-        let is_foreign = || self.open_memory || self.arena.is_foreign(addr, len);
-        if !self.arena.contains(addr) && is_foreign() {
-            return crate::memory::write_host(addr, bytes);
+        if !self.grid.may_access(addr, len) {
+            return None;
         }
-        self.arena.write(addr, bytes).ok()
+        match self.arena.contains(addr) {
+            true => self.arena.write(addr, bytes).ok(),
+            false => crate::memory::write_host(addr, bytes),
+        }
     }
 
     /// Replaces an aligned element of 1, 2, 4 or 8 bytes atomically, if the thread may; returns the
@@ -186,14 +194,14 @@ impl<'v> View<'v> {
             return None;
         }
         let is_window = self.in_window(addr, len);
+        let may_access = self.grid.may_access(addr, len);
         if !is_window && self.arena.contains(addr) {
-            return Some(Place::Arena);
+            return may_access.then_some(Place::Arena);
         }
         // Memory of the host is registered for kernels, or open to them; whether it is mapped shows
         // only when it is read.
-        let is_foreign = self.open_memory || self.arena.is_foreign(addr, len);
         let is_there = || crate::memory::read_host(addr, &mut [0; 16][..len as usize]).is_some();
-        (is_window || is_foreign && is_there()).then_some(Place::Committed)
+        (is_window || may_access && is_there()).then_some(Place::Committed)
     }
 }
 
@@ -246,6 +254,11 @@ pub(crate) fn describe(grid: &Grid, ctx: &CtaContext, addr: u64) -> String {
         Some((name, offset, len)) => {
             format!("offset {offset} of {name} memory, which has {len} bytes")
         }
+        None if let Some(part) = grid.foreign_part(addr) => format!(
+            "memory of device {part}, which device {} may not access: {}",
+            grid.shared.part,
+            grid.arena.describe(addr)
+        ),
         None if grid.open_memory && !grid.arena.contains(addr) && addr >= 1 << 16 => {
             "the process has no memory there, or none that can be accessed so".into()
         }

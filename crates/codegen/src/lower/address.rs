@@ -83,7 +83,7 @@ impl Lower<'_, '_> {
         size: u32,
         write: u32,
     ) -> Place {
-        let alignment = self.alignment(addr, offset, size);
+        let alignment = self.alignment(space, addr, offset, size);
         let (address, offset) = self.tested_address(space, addr, offset, alignment);
         if self.inputs.memcheck {
             let access = (offset, size, write);

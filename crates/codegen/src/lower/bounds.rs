@@ -32,6 +32,9 @@ pub(super) struct Wrapping {
 pub(super) struct Alignment {
     pub bytes: u32,
     pub offset: i32,
+    /// Bytes of a lane's access where the runtime is asked about what lies outside of the arena,
+    /// else 0: it can tell only of the very bytes, so the offset has to be part of the address.
+    pub asked: u32,
 }
 
 impl Alignment {
@@ -39,6 +42,7 @@ impl Alignment {
     pub(super) const KNOWN: Alignment = Alignment {
         bytes: 1,
         offset: 0,
+        asked: 0,
     };
 
     pub(super) fn is_known(self) -> bool {
@@ -47,7 +51,7 @@ impl Alignment {
 
     /// Whether an offset need not be added to an address before that is tested.
     pub(super) fn stays(self, offset: i32) -> bool {
-        small(offset) && offset % self.bytes as i32 == 0
+        self.asked == 0 && small(offset) && offset % self.bytes as i32 == 0
     }
 
     /// Whether lanes at this distance are aligned if one of them is.
@@ -58,14 +62,22 @@ impl Alignment {
 
 impl Lower<'_, '_> {
     /// What has to be found out about an access's alignment. Under `memcheck` the map's test does.
-    pub(super) fn alignment(&self, addr: Value, offset: i32, size: u32) -> Alignment {
+    pub(super) fn alignment(&self, space: Space, addr: Value, offset: i32, size: u32) -> Alignment {
         let is_known = 1 << self.decided.multiples[addr] >= size && offset % size as i32 == 0;
+        let asked = match self.inputs.foreign && !space.is_window() {
+            true => size,
+            false => 0,
+        };
         if self.inputs.memcheck || !size.is_power_of_two() || is_known {
-            return Alignment::KNOWN;
+            return Alignment {
+                asked,
+                ..Alignment::KNOWN
+            };
         }
         Alignment {
             bytes: size,
             offset,
+            asked,
         }
     }
 
@@ -78,7 +90,11 @@ impl Lower<'_, '_> {
         }
         let val = self.get(row);
         let address = self.resolve(Space::Shared, self.func.ty(row), val);
-        self.check_alignment(&address, Alignment { bytes, offset: 0 });
+        let alignment = Alignment {
+            bytes,
+            ..Alignment::KNOWN
+        };
+        self.check_alignment(&address, alignment);
     }
 
     /// Stops the CTA if a running lane's address lies outside the arena, or is misaligned. The
@@ -194,7 +210,7 @@ impl Lower<'_, '_> {
         let bits = self.mask_as_bits();
         // Neither marks nor where wrapped lanes lie change the low bits.
         self.exit_if_misaligned(&Address::Strided(at, stride), alignment, bits);
-        self.stop_if_outside(buf, bits, None);
+        self.stop_if_outside(buf, bits, alignment, None);
         buf
     }
 

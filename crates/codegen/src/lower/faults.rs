@@ -51,7 +51,7 @@ impl Lower<'_, '_> {
             };
             let addrs = self.store_to_buffer(Buffer::Addresses, &parts);
             self.exit_if_misaligned(address, alignment, bits);
-            self.stop_if_outside(addrs, bits, Some(fine));
+            self.stop_if_outside(addrs, bits, alignment, Some(fine));
             (self.mask.bits, self.mask.full, self.mask.parts) = masks;
             return;
         }
@@ -68,7 +68,7 @@ impl Lower<'_, '_> {
                 let parts = self.lane_addresses(address);
                 let addrs = self.store_to_buffer(Buffer::Addresses, &parts);
                 self.exit_if_misaligned(address, alignment, bits);
-                self.stop_if_outside(addrs, bits, Some(fine));
+                self.stop_if_outside(addrs, bits, alignment, Some(fine));
             }
             Address::Lanes(_) | Address::Lanes32(..) => {
                 let parts = self.lane_addresses(address);
@@ -134,9 +134,11 @@ impl Lower<'_, '_> {
         &mut self,
         addrs: cl::Value,
         bits: cl::Value,
+        alignment: Alignment,
         fine: Option<cl::Block>,
     ) {
-        let bad = self.bad_lanes(addrs, bits);
+        let size = self.b.ins().iconst(types::I32, i64::from(alignment.asked));
+        let bad = self.bad_lanes(addrs, bits, size);
         let stop = self.b.create_block();
         let go_on = fine.unwrap_or_else(|| self.b.create_block());
         self.b.ins().brif(bad, stop, &[], go_on, &[]);
@@ -209,7 +211,10 @@ impl Lower<'_, '_> {
             let addrs = self.b.ins().stack_addr(types::I64, slot, 0);
             let what = self.b.block_params(lanes)[2];
             self.stop_if_misaligned(site, bits, (addrs, what));
-            let bad = self.bad_lanes(addrs, bits);
+            // Where sizes matter, only addresses that may be misaligned lead here, and these are
+            // tested for the size.
+            let size = self.b.ins().ireduce(types::I32, what);
+            let bad = self.bad_lanes(addrs, bits, size);
             // All running lanes of an affine access can lie in the unmapped margins.
             let none = self.b.ins().icmp_imm_s(IntCC::Equal, bad, 0);
             let bad = self.b.ins().select(none, bits, bad);
@@ -279,12 +284,13 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Which of the lanes in `bits`, whose addresses lie at `addrs`, are outside the arena.
-    fn bad_lanes(&mut self, addrs: cl::Value, bits: cl::Value) -> cl::Value {
+    /// Which of the lanes in `bits`, whose addresses lie at `addrs`, are outside the arena, or may
+    /// not access so many bytes.
+    fn bad_lanes(&mut self, addrs: cl::Value, bits: cl::Value, size: cl::Value) -> cl::Value {
         if self.inputs.foreign {
             let fns = self.field(core::mem::offset_of!(CtaContext, fns));
             let outside = core::mem::offset_of!(RuntimeFns, outside);
-            return self.call_runtime(fns, outside, &[self.emitted.cta, addrs, bits]);
+            return self.call_runtime(fns, outside, &[self.emitted.cta, addrs, bits, size]);
         }
         let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
         let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));

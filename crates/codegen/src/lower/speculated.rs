@@ -119,7 +119,7 @@ impl Lower<'_, '_> {
             space,
             addr,
             offset,
-            alignment: self.alignment(addr, offset, size),
+            alignment: self.alignment(space, addr, offset, size),
             write: 0,
         };
         let types = vec![vector_type(ty); n * self.n_parts(ty)];
@@ -162,7 +162,7 @@ impl Lower<'_, '_> {
             space,
             addr,
             offset,
-            alignment: self.alignment(addr, offset, ty.bytes()),
+            alignment: self.alignment(space, addr, offset, ty.bytes()),
             write: 0,
         };
         self.access_speculated(
@@ -195,7 +195,7 @@ impl Lower<'_, '_> {
             space,
             addr,
             offset,
-            alignment: self.alignment(addr, offset, size),
+            alignment: self.alignment(space, addr, offset, size),
             write: 1,
         };
         self.access_speculated(

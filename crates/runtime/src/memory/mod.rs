@@ -203,6 +203,12 @@ impl Arena {
         (part < u64::from(self.n_parts)).then_some(part as u32)
     }
 
+    /// The addresses of a part: the first, and log2 of how many.
+    pub(crate) fn range_of_part(&self, part: u32) -> (u64, u32) {
+        let start = self.base() + (u64::from(part) << self.part_bits);
+        (start, self.part_bits)
+    }
+
     /// First address, a multiple of the size.
     pub fn base(&self) -> u64 {
         self.reservation.base()

@@ -199,6 +199,10 @@ impl VarSource for NoVars {
     fn init(&self, _id: VarId) -> Result<VarInit, String> {
         Ok(VarInit::default())
     }
+
+    fn is_managed(&self, _id: VarId) -> bool {
+        false
+    }
 }
 
 /// A runtime, and a buffer that kernels get as their only parameter.
@@ -242,6 +246,7 @@ impl Bench {
             shared_bytes: 0,
             cooperative: false,
             open_memory: false,
+            peers: None,
             checks_accesses: false,
             threads: None,
             schedule: Schedule::Parallel,
