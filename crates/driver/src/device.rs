@@ -108,6 +108,15 @@ pub(crate) fn get(ordinal: i32) -> Result<&'static Device> {
     device.ok_or(CUresult::INVALID_DEVICE)
 }
 
+/// The device in whose part of the arena an address lies, allocated or not.
+pub(crate) fn of_address(addr: u64) -> Option<i32> {
+    let engines = ENGINES.get()?.as_ref().ok()?;
+    engines
+        .first()?
+        .ordinal_of(addr)
+        .map(|ordinal| ordinal as i32)
+}
+
 /// Whether an address lies where memory of devices does, allocated or not.
 pub(crate) fn arena_contains(addr: u64) -> bool {
     let Some(Ok(engines)) = ENGINES.get() else {

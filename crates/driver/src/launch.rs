@@ -6,11 +6,14 @@ use ptxjit::{Error, Options, Prepared, Schedule};
 use ptxjit_persona::Config;
 
 use crate::command::Command;
+use crate::context::Context;
+use crate::device;
 use crate::error::{Failure, Result};
 use crate::findings;
 use crate::function::{self, Function};
 use crate::host;
 use crate::occupancy;
+use crate::peer;
 use crate::stream;
 use crate::types::{
     CUfunction, CUlaunchAttribute, CUlaunchAttributeID as Id, CUlaunchConfig, CUresult, CUstream,
@@ -41,11 +44,11 @@ impl KernelCommand {
     pub(crate) fn run(&self) -> std::result::Result<(), Failure> {
         let ready = self.function.take_ready(&self.shape);
         let ready = match ready {
-            Some(mut ready) => {
+            Some(mut ready) if self.fits(&ready) => {
                 ready.set_param_block(&self.params)?;
                 ready
             }
-            None => Box::new(self.prepare()?),
+            Some(_) | None => Box::new(self.prepare()?),
         };
         run(&ready)?;
         self.function.keep_ready(self.shape, ready);
@@ -62,7 +65,24 @@ impl KernelCommand {
             Some(cluster) => launch.cluster(cluster),
             None => launch,
         };
+        let guard = self.guarded_context().map(|context| peer::guard(&context));
+        let launch = launch.peers(guard);
         Ok(launch.param_block(self.params.clone()).prepare()?)
+    }
+
+    /// Whether a launch that was prepared before is guarded as it has to be now.
+    pub(crate) fn fits(&self, prepared: &Prepared) -> bool {
+        prepared.is_guarded() == self.guarded_context().is_some()
+    }
+
+    /// The kernel's context, if that has to be kept out of other devices' memory.
+    fn guarded_context(&self) -> Option<Arc<Context>> {
+        // Most programs see one device: their launches need not look for the context.
+        if device::count() == Ok(1) {
+            return None;
+        }
+        let context = self.function.context().ok()?;
+        peer::needs_guard(&context).then_some(context)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Libraries: images that are loaded once and used in all contexts, and their kernels.
 //!
 //! A library needs no current context. In each context in which one of its functions or variables
-//! is first asked for, it gets a module there, with variables of its own.
+//! is first asked for, it gets a module there, with variables of its own but for managed ones, of
+//! which all contexts have one copy.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::handle::{Kind, Object, Slab};
 use crate::host;
 use crate::image::jit::{self, Options};
 use crate::image::{self, Image, Loaded};
-use crate::module::{MODULES, Module};
+use crate::module::{MODULES, Managed, Module};
 use crate::names;
 use crate::types::{
     CUdeviceptr, CUfunction, CUfunction_attribute as Attribute, CUkernel, CUlibrary, CUmodule,
@@ -29,8 +30,10 @@ static KERNELS: Slab<Kernel> = Slab::new(Kind::Kernel);
 /// An image that is loaded for all contexts.
 struct Library {
     handle: u64,
-    /// The module to ask about kernels; its variables are not used.
+    /// The module to ask about kernels; of its variables the managed ones are used.
     engine: ptxjit::Module,
+    /// These variables, once the library is in a context or they are asked for.
+    managed: Mutex<Option<Managed>>,
     /// Handles of modules, by identity of the context.
     modules: Mutex<HashMap<u64, u64>>,
     kernels: Mutex<HashMap<String, Arc<Kernel>>>,
@@ -80,9 +83,18 @@ impl Library {
         Ok(LIBRARIES.insert(|handle| Library {
             handle,
             engine,
+            managed: Mutex::default(),
             modules: Mutex::default(),
             kernels: Mutex::default(),
         })?)
+    }
+
+    fn place_managed(&self) -> Result<()> {
+        let mut managed = self.managed.lock();
+        if managed.is_none() {
+            *managed = Some(Managed::of(&self.engine, device::get(0)?)?);
+        }
+        Ok(())
     }
 
     /// The module in a context.
@@ -92,7 +104,9 @@ impl Library {
         if let Some(module) = known.and_then(|&handle| MODULES.get(handle)) {
             return Ok(module);
         }
-        let module = Module::add(context, self.engine.on(context.device.engine()?))?;
+        self.place_managed()?;
+        let engine = self.engine.on_with_managed(context.device.engine()?);
+        let module = Module::add(context, engine, Managed::default())?;
         modules.insert(context.id, module.raw().0);
         Ok(module)
     }
@@ -166,6 +180,9 @@ pub fn unload(handle: CUlibrary) -> Result<()> {
         }
         module.unload();
     }
+    if let Some(managed) = &*library.managed.lock() {
+        managed.end();
+    }
     for kernel in library.kernels.lock().values() {
         KERNELS.remove(kernel.handle);
     }
@@ -212,11 +229,11 @@ pub fn get_managed(handle: CUlibrary, name: HostPtr) -> Result<(CUdeviceptr, usi
     let library = get(handle)?;
     let name = host::string(name)?;
     let global = library.engine.global(&name);
-    if !global.is_some_and(|global| global.is_managed()) {
-        return Err(CUresult::NOT_FOUND);
-    }
-    let (base, size) = library.module(&*context::current()?)?.global(&name)?;
-    Ok((base, size as usize))
+    let global = global.filter(|global| global.is_managed());
+    let global = global.ok_or(CUresult::NOT_FOUND)?;
+    library.place_managed()?;
+    let base = global.address().map_err(|err| error::code_of(&err))?;
+    Ok((base, global.size() as usize))
 }
 
 // --- The interface: kernels ---

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 
 use crate::context::{self, CONTEXTS, Context};
+use crate::device::Device;
 use crate::error::{self, Result};
 use crate::findings;
 use crate::function::{self, Function};
@@ -13,7 +15,7 @@ use crate::handle::{Kind, Object, Slab};
 use crate::host;
 use crate::image::jit::{self, Options};
 use crate::image::{self, Image, Loaded, Refusal};
-use crate::memory::{REGISTRY, Sort};
+use crate::memory::{Allocation, REGISTRY, Sort};
 use crate::types::{CUdeviceptr, CUfunction, CUmodule, CUresult, HostPtr};
 
 pub(crate) static MODULES: Slab<Module> = Slab::new(Kind::Module);
@@ -27,6 +29,8 @@ pub(crate) struct Module {
     functions: Mutex<HashMap<String, Arc<Function>>>,
     /// Start and size of variables that were asked for.
     globals: Mutex<HashMap<String, (u64, u64)>>,
+    /// Its own managed variables.
+    managed: Managed,
 }
 
 impl Object for Module {
@@ -43,17 +47,23 @@ impl Module {
     /// Loads an image into a context.
     pub(crate) fn load(context: &Context, image: &Image) -> Loaded<Arc<Module>> {
         let engine = image.load(context.device)?;
-        Ok(Module::add(context, engine)?)
+        let managed = Managed::of(&engine, context.device)?;
+        Ok(Module::add(context, engine, managed)?)
     }
 
     /// Adds a module that is on the context's device already.
-    pub(crate) fn add(context: &Context, engine: ptxjit::Module) -> Result<Arc<Module>> {
+    pub(crate) fn add(
+        context: &Context,
+        engine: ptxjit::Module,
+        managed: Managed,
+    ) -> Result<Arc<Module>> {
         MODULES.insert(|handle| Module {
             handle,
             context: context.raw().0,
             engine,
             functions: Mutex::default(),
             globals: Mutex::default(),
+            managed,
         })
     }
 
@@ -86,6 +96,9 @@ impl Module {
             global.address().map_err(|err| error::code_of(&err))?,
             global.size(),
         );
+        if global.is_managed() {
+            return Ok(range);
+        }
         let context = CONTEXTS
             .get(self.context)
             .ok_or(CUresult::CONTEXT_IS_DESTROYED)?;
@@ -108,6 +121,45 @@ impl Module {
         }
         for (base, _) in self.globals.lock().values() {
             let _ = REGISTRY.take(*base, |sort| sort == Sort::Global);
+        }
+        self.managed.end();
+    }
+}
+
+/// Managed variables, which all devices may access: by address, and through each module of a
+/// library.
+#[derive(Default)]
+pub(crate) struct Managed(Mutex<Vec<u64>>);
+
+impl Managed {
+    /// Places those of a module, and notes them as allocations.
+    pub(crate) fn of(engine: &ptxjit::Module, device: &Device) -> Result<Managed> {
+        let managed = Managed::default();
+        for global in engine.managed() {
+            if global.is_extern() {
+                continue;
+            }
+            let base = global.address().map_err(|err| error::code_of(&err))?;
+            REGISTRY.insert(Allocation {
+                base,
+                size: global.size(),
+                capacity: global.size(),
+                sort: Sort::ManagedGlobal,
+                context: 0,
+                device: device.ordinal,
+                id: 0,
+                site: None,
+                sync_memops: AtomicBool::new(false),
+            });
+            managed.0.lock().push(base);
+        }
+        Ok(managed)
+    }
+
+    /// They are no allocations any more.
+    pub(crate) fn end(&self) {
+        for base in self.0.lock().drain(..) {
+            let _ = REGISTRY.take(base, |sort| sort == Sort::ManagedGlobal);
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::ffi::CString;
 
 use ptxjit_driver::image::jit::Options;
+use ptxjit_driver::launch::{self, Arguments};
+use ptxjit_driver::memory::{alloc, copy};
 use ptxjit_driver::types::*;
 use ptxjit_driver::{context, init, library, link, module};
 
@@ -269,4 +271,91 @@ fn parts_without_code_for_the_device_are_left_out() {
     }
     let result = load_list(&[&other], Options::NONE);
     assert_eq!(result, Err(CUresult::NO_BINARY_FOR_GPU));
+}
+
+/// An archive with one member that has this name.
+fn archive(name: &str, member: &[u8]) -> Vec<u8> {
+    let names = format!("{name}/\n");
+    let mut bytes = b"!<arch>\n".to_vec();
+    for (name, contents) in [("//", names.as_bytes()), ("/0", member)] {
+        let size = contents.len();
+        bytes.extend(format!("{name:<16}{:<32}{size:<10}`\n", "0").as_bytes());
+        bytes.extend(contents);
+        bytes.resize(bytes.len().next_multiple_of(2), b'\n');
+    }
+    bytes
+}
+
+/// Each CTA adds the number of the round to its own word and then, behind the barrier of the grid,
+/// takes its neighbour's word; what the barrier gives goes to the end.
+const ROUNDS: &str = ".extern .func (.param .b64 h) cudaCGGetIntrinsicHandle(.param .b32 scope);\n\
+    .extern .func (.param .b32 e) cudaCGSynchronize(.param .b64 h, .param .b32 flags);\n\
+    .visible .entry rounds(.param .u64 p) { .reg .pred %f, %q; .reg .u64 %p, %a, %b, %h; \
+    .reg .u32 %r, %i, %n, %t, %s, %e; .param .b32 scope; .param .b64 handle; \
+    ld.param.u64 %p, [p]; mov.u32 %n, %nctaid.x; mov.u32 %t, %ctaid.x; \
+    mad.wide.u32 %a, %t, 4, %p; add.u32 %t, %t, 1; rem.u32 %t, %t, %n; mad.wide.u32 %b, %t, 4, %p; \
+    mov.u32 %t, %tid.x; setp.eq.u32 %f, %t, 0; mov.u32 %i, 1; mov.u32 %s, 0; \
+    st.param.b32 [scope], 1; call (handle), cudaCGGetIntrinsicHandle, (scope); \
+    ld.param.b64 %h, [handle]; \
+    AGAIN: @%f ld.global.u32 %r, [%a]; @%f mad.lo.u32 %r, %r, 3, %i; @%f st.global.u32 [%a], %r; \
+    { .param .b64 h; .param .b32 flags; .param .b32 e; st.param.b64 [h], %h; \
+    st.param.b32 [flags], 0; call (e), cudaCGSynchronize, (h, flags); ld.param.b32 %e, [e]; } \
+    or.b32 %s, %s, %e; @%f ld.volatile.global.u32 %r, [%b]; \
+    { .param .b64 h; .param .b32 flags; .param .b32 e; st.param.b64 [h], %h; \
+    st.param.b32 [flags], 0; call (e), cudaCGSynchronize, (h, flags); ld.param.b32 %e, [e]; } \
+    or.b32 %s, %s, %e; @%f st.global.u32 [%a], %r; add.u32 %i, %i, 1; \
+    setp.le.u32 %q, %i, 5; @%q bra AGAIN; \
+    mul.wide.u32 %a, %n, 4; add.u64 %a, %a, %p; @%f st.global.u32 [%a], %s; ret; }";
+
+#[test]
+fn the_device_runtime_synchronizes_cooperative_grids() {
+    const CTAS: u32 = 6;
+    ready();
+    let library = archive("cuda_device_runtime.o", b"\x7fELF: machine code");
+    let state = link::create(Options::NONE).unwrap();
+    add_ptx(state, ROUNDS).unwrap();
+    add(state, CUjitInputType::INPUT_LIBRARY, &library).unwrap();
+    let (image, _) = link::complete(state).unwrap();
+    let loaded = module::load_data(HostPtr(image), Options::NONE).unwrap();
+    let name = CString::new("rounds").unwrap();
+    let function = module::get_function(loaded, at(name.as_ptr())).unwrap();
+
+    let mut expected: Vec<u32> = (10..10 + CTAS).collect();
+    let words = alloc::alloc(4 * (CTAS as usize + 1)).unwrap();
+    let launch = |is_cooperative| {
+        let start: Vec<u32> = (10..10 + CTAS).chain([77]).collect();
+        copy::to_device(words, at(start.as_ptr()).0, 4 * start.len()).unwrap();
+        let params = [at(&raw const words).0];
+        let arguments = Arguments {
+            params: at(params.as_ptr()),
+            extra: HostPtr::NULL,
+        };
+        let grid = ([CTAS, 1, 1], [64, 1, 1]);
+        let stream = CUstream::NULL;
+        launch::kernel(
+            function,
+            grid.0,
+            grid.1,
+            0,
+            stream,
+            arguments,
+            is_cooperative,
+        )
+        .unwrap();
+        context::synchronize(CUcontext::NULL).unwrap();
+        let mut found = vec![0_u32; CTAS as usize + 1];
+        copy::to_host(at(found.as_mut_ptr()).0, words, 4 * found.len()).unwrap();
+        found
+    };
+    for round in 1..=5 {
+        for word in &mut expected {
+            *word = *word * 3 + round;
+        }
+        expected.rotate_left(1);
+    }
+    expected.push(0);
+    assert_eq!(launch(true), expected);
+    // Without a cooperative launch there is no handle: `cudaErrorInvalidValue`.
+    assert_eq!(launch(false)[CTAS as usize], 1);
+    link::destroy(state).unwrap();
 }

@@ -14,6 +14,8 @@ mod array;
 mod function;
 #[path = "memory/memop.rs"]
 mod memop;
+#[path = "memory/peer.rs"]
+mod peer;
 #[path = "memory/pointer.rs"]
 mod pointer;
 #[path = "memory/pool.rs"]

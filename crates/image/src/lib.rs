@@ -26,6 +26,9 @@ pub use object::{elf_sm, fat_sections};
 /// Bytes of PTX that one image may hold, unpacked.
 pub const MAX_TEXT: u64 = 256 << 20;
 
+/// What a link with NVIDIA's device runtime gets in its place: see the head of the text.
+const DEVICE_RUNTIME: &[u8] = include_bytes!("device_runtime.ptx");
+
 /// What an image is, by its first bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
@@ -97,6 +100,9 @@ pub fn modules(
         (Some(Kind::Container), _) => from_containers(name, &[bytes], capability, &mut budget),
         (Some(Kind::Linked), _) => linked_modules(bytes),
         (Some(Kind::Elf), _) if let Some(sm) = elf_sm(bytes) => Err(Error::Cubin { sm }),
+        (Some(Kind::Archive), Purpose::Link) if object::is_device_runtime(bytes) => {
+            Ok(vec![PtxModule::new(name, DEVICE_RUNTIME.to_vec())])
+        }
         (Some(Kind::Elf | Kind::Archive), Purpose::Link) => {
             let sections = fat_sections(bytes)?;
             if sections.is_empty() {

@@ -49,6 +49,13 @@ pub fn fat_sections(bytes: &[u8]) -> Result<Vec<&[u8]>, Error> {
     Ok(sections)
 }
 
+/// Whether an archive is NVIDIA's device runtime, `libcudadevrt.a`.
+pub(crate) fn is_device_runtime(bytes: &[u8]) -> bool {
+    let archive = ArchiveFile::parse(bytes).ok();
+    let mut members = archive.iter().flat_map(ArchiveFile::members);
+    members.any(|member| member.is_ok_and(|member| member.name() == b"cuda_device_runtime.o"))
+}
+
 fn in_object(bytes: &[u8]) -> Result<Vec<&[u8]>, Error> {
     let file = object::File::parse(bytes).map_err(|err| damaged(err.to_string()))?;
     let sections = file.sections().filter(|section| {

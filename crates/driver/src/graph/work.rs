@@ -253,7 +253,9 @@ impl KernelNode {
     /// Runs the kernel to its end. A launch is prepared once, unless its code is soon to be
     /// replaced by better code.
     fn run(&self) -> std::result::Result<(), Failure> {
-        if let Some(prepared) = &*self.prepared.load() {
+        if let Some(prepared) = &*self.prepared.load()
+            && self.command.fits(prepared)
+        {
             return launch::run(prepared);
         }
         let prepared = self.command.prepare()?;

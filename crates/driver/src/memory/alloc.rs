@@ -57,7 +57,7 @@ pub(super) fn release(allocation: &Allocation) {
             let _ = engine.unregister_host(allocation.base);
         }
         // A module's, or one that the program unmaps.
-        Sort::Global | Sort::Virtual => {}
+        Sort::Global | Sort::ManagedGlobal | Sort::Virtual => {}
     }
 }
 

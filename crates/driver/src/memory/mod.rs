@@ -47,6 +47,8 @@ pub(crate) enum Sort {
     Pool(u64),
     /// A variable of a module.
     Global,
+    /// A managed variable.
+    ManagedGlobal,
     /// Mapped by `cuMemMap`.
     Virtual,
     /// Allocated by a node of a graph.
@@ -80,14 +82,19 @@ impl Allocation {
         match self.sort {
             Sort::Pinned(_) | Sort::Registered(_) => true,
             Sort::Pool(pool) => pool::is(pool, pool::Pool::is_host),
-            Sort::Device | Sort::Managed | Sort::Global | Sort::Virtual | Sort::Graph => false,
+            Sort::Device
+            | Sort::Managed
+            | Sort::Global
+            | Sort::ManagedGlobal
+            | Sort::Virtual
+            | Sort::Graph => false,
         }
     }
 
     /// Whether the memory is managed.
     pub(crate) fn is_managed(&self) -> bool {
         match self.sort {
-            Sort::Managed => true,
+            Sort::Managed | Sort::ManagedGlobal => true,
             Sort::Pool(pool) => pool::is(pool, pool::Pool::is_managed),
             Sort::Device
             | Sort::Pinned(_)

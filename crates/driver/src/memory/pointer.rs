@@ -46,6 +46,7 @@ fn of(allocation: &Allocation, addr: u64, attribute: Attribute) -> Result<Option
             | Sort::Pinned(_)
             | Sort::Registered(_)
             | Sort::Global
+            | Sort::ManagedGlobal
             | Sort::Virtual
             | Sort::Graph => 0,
         }),

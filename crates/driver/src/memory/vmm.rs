@@ -2,7 +2,8 @@
 //! the other.
 //!
 //! The engine keeps one access for all devices, so a mapping gets the widest that any of them was
-//! given.
+//! given. What no access was given to a device is kept from it all the same, unless it is the first
+//! device, in whose part of the arena the addresses lie.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -325,6 +326,15 @@ fn engine_access(flags: CUmemAccess_flags) -> Result<Access> {
         CUmemAccess_flags::READWRITE => Ok(Access::ReadWrite),
         _ => Err(CUresult::INVALID_VALUE),
     }
+}
+
+/// Whether a device may access what is mapped at an address.
+pub(crate) fn may_access(device: i32, addr: u64) -> bool {
+    let mappings = MAPPINGS.lock();
+    let found = mappings.range(..=addr).next_back();
+    let found = found.filter(|(_, found)| addr < found.end);
+    let flags = found.and_then(|(_, mapping)| mapping.access.get(&device).copied());
+    flags.is_some_and(|flags| flags != CUmemAccess_flags::NONE)
 }
 
 /// `cuMemGetAccess`.

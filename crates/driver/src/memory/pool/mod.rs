@@ -354,7 +354,7 @@ pub(crate) fn give_back(allocation: &Allocation, pool: u64) {
 }
 
 /// Whether something holds for the pool of an allocation.
-pub(super) fn is(pool: u64, test: impl Fn(&Pool) -> bool) -> bool {
+pub(crate) fn is(pool: u64, test: impl Fn(&Pool) -> bool) -> bool {
     POOLS.get(pool).is_some_and(|pool| test(&pool))
 }
 

@@ -123,6 +123,18 @@ pub fn access(handle: CUmemoryPool, location: CUmemLocation) -> Result<CUmemAcce
     }))
 }
 
+impl Pool {
+    /// Whether a device may access the memory.
+    pub(crate) fn may_access(&self, device: i32) -> bool {
+        let set = self.state.lock().access.get(&device).copied();
+        let is_for_all = self.is_host() || self.is_managed();
+        match set {
+            Some(flags) => flags != CUmemAccess_flags::NONE,
+            None => is_for_all || device == self.device.ordinal,
+        }
+    }
+}
+
 /// What the program may do with a pool's memory without the driver.
 fn host_access(pool: &Pool) -> CUmemAccess_flags {
     match pool.is_host() || pool.is_managed() {
