@@ -3,7 +3,7 @@
 
 use ptxjit_driver::image::jit::Options;
 use ptxjit_driver::module;
-use ptxjit_driver::types::{CUdeviceptr, CUfunction, CUmodule, HostPtr};
+use ptxjit_driver::types::{CUdeviceptr, CUfunction, CUmodule, CUresult, HostPtr};
 
 use crate::call::{Out, exports};
 
@@ -61,6 +61,9 @@ exports! {
         address: Out<CUdeviceptr>, size: Out<usize>, module: CUmodule, name: HostPtr,
     ) {
         let found = module::get_global(module, name)?;
+        if address.is_null() && size.is_null() {
+            return Err(CUresult::INVALID_VALUE);
+        }
         address.put_if_wanted(found.0)?;
         size.put_if_wanted(found.1)
     }

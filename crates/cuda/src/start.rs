@@ -39,10 +39,14 @@ exports! {
 
     /// The address of a function, by the rules before CUDA 12.
     early cuGetProcAddress(name: HostPtr, address: Out<HostPtr>, version: i32, flags: u64) {
-        put_address(address, look_up(name, version, flags)?)
+        match put_address(address, look_up(name, version, flags)?)? {
+            true => Ok(()),
+            false => Err(CUresult::NOT_FOUND),
+        }
     }
 
-    /// The address of a function in the version that a client was compiled against.
+    /// The address of a function in the version that a client was compiled against. What is not
+    /// found is a null pointer and a status, but no error.
     early cuGetProcAddress_v2(
         name: HostPtr, address: Out<HostPtr>, version: i32, flags: u64, status: Out<u32>,
     ) {
@@ -52,7 +56,7 @@ exports! {
             Resolved::NotFound => QUERY_SYMBOL_NOT_FOUND,
             Resolved::VersionNotSufficient => QUERY_VERSION_NOT_SUFFICIENT,
         })?;
-        put_address(address, found)
+        put_address(address, found).map(|_| ())
     }
 
     /// There is no profiler, and starting it is no error.
@@ -87,7 +91,7 @@ const PER_THREAD_DEFAULT_STREAM: u64 = 2;
 fn look_up(name: HostPtr, version: i32, flags: u64) -> Result<Resolved> {
     let name = host::string(name)?;
     let version = u32::try_from(version).map_err(|_| CUresult::INVALID_VALUE)?;
-    if name.is_empty() || flags & !(LEGACY_STREAM | PER_THREAD_DEFAULT_STREAM) != 0 {
+    if flags & !(LEGACY_STREAM | PER_THREAD_DEFAULT_STREAM) != 0 {
         return Err(CUresult::INVALID_VALUE);
     }
     Ok(table::resolve(
@@ -97,13 +101,14 @@ fn look_up(name: HostPtr, version: i32, flags: u64) -> Result<Resolved> {
     ))
 }
 
-fn put_address(address: Out<HostPtr>, found: Resolved) -> Result<()> {
+/// Puts the address there, or null; whether there is one.
+fn put_address(address: Out<HostPtr>, found: Resolved) -> Result<bool> {
     let symbol = match found {
         Resolved::Symbol(symbol) => symbols::address_of(symbol),
         Resolved::NotFound | Resolved::VersionNotSufficient => None,
     };
     address.put(symbol.map_or(HostPtr::NULL, |symbol| HostPtr(symbol as u64)))?;
-    symbol.map(|_| ()).ok_or(CUresult::NOT_FOUND)
+    Ok(symbol.is_some())
 }
 
 fn put_text(text: Out<HostPtr>, found: Option<&'static CStr>) -> Result<()> {

@@ -259,6 +259,7 @@ pub fn set_current(handle: CUcontext) -> Result<()> {
 
 /// `cuCtxPushCurrent`.
 pub fn push_current(handle: CUcontext) -> Result<()> {
+    check_not_null(handle)?;
     let context = get(handle)?;
     STACK.with(|stack| stack.borrow_mut().push(context));
     Ok(())
@@ -329,8 +330,17 @@ pub fn create_with_params(
     create_with_affinity(flags, device, &affinities)
 }
 
+/// A null handle means no context here.
+fn check_not_null(handle: CUcontext) -> Result<()> {
+    match handle.is_null() {
+        true => Err(CUresult::INVALID_VALUE),
+        false => Ok(()),
+    }
+}
+
 /// `cuCtxDestroy`.
 pub fn destroy(handle: CUcontext) -> Result<()> {
+    check_not_null(handle)?;
     let context = get(handle)?;
     if context.is_primary {
         return Err(CUresult::INVALID_CONTEXT);
@@ -358,9 +368,14 @@ pub fn get_device(handle: CUcontext) -> Result<i32> {
     Ok(get_or_current(handle)?.device.ordinal)
 }
 
-/// `cuCtxGetFlags`.
+/// `cuCtxGetFlags`. A primary context maps memory of the host, whatever its flags say.
 pub fn get_flags() -> Result<u32> {
-    Ok(current_even_failed()?.flags.load(Ordering::Relaxed))
+    let context = current_even_failed()?;
+    let flags = context.flags.load(Ordering::Relaxed);
+    Ok(match context.is_primary {
+        true => flags | CUctx_flags::MAP_HOST.0,
+        false => flags,
+    })
 }
 
 /// `cuCtxSetFlags`.
@@ -406,7 +421,7 @@ pub(crate) struct Primary {
     flags: u32,
 }
 
-const PRIMARY_API_VERSION: u32 = 4000;
+const PRIMARY_API_VERSION: u32 = 3020;
 
 /// `cuDevicePrimaryCtxRetain`.
 pub fn primary_retain(device: i32) -> Result<CUcontext> {

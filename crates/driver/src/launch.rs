@@ -176,7 +176,7 @@ impl Shape {
         }
         match (0..3).all(|axis| self.grid[axis].is_multiple_of(cluster[axis])) {
             true => Ok(()),
-            false => Err(CUresult::INVALID_VALUE),
+            false => Err(CUresult::INVALID_CLUSTER_SIZE),
         }
     }
 

@@ -230,7 +230,11 @@ pub fn unload(handle: CUmodule) -> Result<()> {
 /// `cuModuleGetFunction`.
 pub fn get_function(handle: CUmodule, name: HostPtr) -> Result<CUfunction> {
     let module = get(handle)?;
-    Ok(module.function(&host::string(name)?)?.raw())
+    let name = host::string(name)?;
+    match name.is_empty() {
+        true => Err(CUresult::INVALID_VALUE),
+        false => Ok(module.function(&name)?.raw()),
+    }
 }
 
 /// `cuModuleGetGlobal`: address and size.

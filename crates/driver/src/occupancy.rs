@@ -9,6 +9,9 @@ use crate::types::{CUfunction, CUresult};
 /// Shared memory that the system takes of each block, from compute capability 8.0 on.
 const RESERVED_SHARED: usize = 1 << 10;
 
+/// Shared memory is handed out in pieces of so many bytes.
+const SHARED_UNIT: usize = 128;
+
 const WARP: u32 = 32;
 
 /// Blocks of a function that fit a multiprocessor at once.
@@ -25,9 +28,11 @@ pub(crate) fn blocks_per_multiprocessor(
     let threads = block.next_multiple_of(WARP);
     let shared = function::usage(&function.kernel)?.static_shared as usize;
     let shared = shared.saturating_add(dynamic);
-    if shared > device.shared_limit() as usize {
+    let is_launchable = dynamic <= function.dynamic_shared_limit()? as usize;
+    if !is_launchable || shared > device.shared_limit() as usize {
         return Ok(0);
     }
+    let shared = shared.next_multiple_of(SHARED_UNIT);
     let reserved = match persona.compute_capability.major {
         8.. => RESERVED_SHARED,
         _ => 0,
@@ -99,12 +104,16 @@ pub fn max_potential_block_size(
 /// `cuOccupancyAvailableDynamicSMemPerBlock`: what each of `n_blocks` blocks that share a
 /// multiprocessor can have, as far as a launch may ask for it.
 pub fn available_shared(handle: CUfunction, n_blocks: i32, block: i32) -> Result<usize> {
-    let (Ok(n_blocks @ 1..), Ok(1..)) = (usize::try_from(n_blocks), u32::try_from(block)) else {
+    let (Ok(n_blocks @ 1..), Ok(block @ 1..)) = (usize::try_from(n_blocks), u32::try_from(block))
+    else {
         return Err(CUresult::INVALID_VALUE);
     };
     let function = function::get(handle)?;
     let device = function.context()?.device;
     let persona = &device.figures.persona;
+    if n_blocks > blocks_per_multiprocessor(device, &function, block, 0)? as usize {
+        return Err(CUresult::INVALID_VALUE);
+    }
     let room = persona.shared_kib_per_multiprocessor as usize * 1024 / n_blocks;
     let used = function::usage(&function.kernel)?.static_shared as usize + RESERVED_SHARED;
     let limit = function.dynamic_shared_limit()? as usize;

@@ -22,13 +22,18 @@ pub fn limit(limit: CUlimit) -> Result<usize> {
         CUlimit::STACK_SIZE => settings.stack_size,
         CUlimit::PRINTF_FIFO_SIZE => settings.printf_fifo_size,
         CUlimit::MALLOC_HEAP_SIZE => settings.malloc_heap_size,
-        CUlimit::DEV_RUNTIME_SYNC_DEPTH => settings.sync_depth,
+        CUlimit::DEV_RUNTIME_SYNC_DEPTH => {
+            check_sync_depth(&context)?;
+            settings.sync_depth
+        }
         CUlimit::DEV_RUNTIME_PENDING_LAUNCH_COUNT => settings.pending_launches,
         CUlimit::MAX_L2_FETCH_GRANULARITY => settings.l2_fetch_granularity,
         CUlimit::PERSISTING_L2_CACHE_SIZE => settings.persisting_l2,
+        CUlimit::SHMEM_SIZE => context.device.shared_limit() as usize,
         // No context works for graphics.
-        CUlimit::SHMEM_SIZE | CUlimit::CIG_ENABLED | CUlimit::CIG_SHMEM_FALLBACK_ENABLED => 0,
-        _ => return Err(CUresult::UNSUPPORTED_LIMIT),
+        CUlimit::CIG_ENABLED => 0,
+        CUlimit::CIG_SHMEM_FALLBACK_ENABLED => return Err(CUresult::UNSUPPORTED_LIMIT),
+        _ => return Err(CUresult::INVALID_VALUE),
     })
 }
 
@@ -53,17 +58,32 @@ pub fn set_limit(limit: CUlimit, value: usize) -> Result<()> {
             settings.malloc_heap_size = value;
             context.device.engine()?.set_heap_limit(value as u64);
         }
-        CUlimit::DEV_RUNTIME_SYNC_DEPTH => settings.sync_depth = value,
+        CUlimit::DEV_RUNTIME_SYNC_DEPTH => {
+            check_sync_depth(&context)?;
+            settings.sync_depth = value;
+        }
         CUlimit::DEV_RUNTIME_PENDING_LAUNCH_COUNT => settings.pending_launches = value,
         // A hint.
-        CUlimit::MAX_L2_FETCH_GRANULARITY => settings.l2_fetch_granularity = value.min(MAX_FETCH),
+        CUlimit::MAX_L2_FETCH_GRANULARITY if value <= MAX_FETCH => {
+            settings.l2_fetch_granularity = value;
+        }
         CUlimit::PERSISTING_L2_CACHE_SIZE => {
             let max = context.device.figures.attribute(MAX_PERSISTING_L2);
             settings.persisting_l2 = value.min(max.unwrap_or(0).max(0) as usize);
         }
-        _ => return Err(CUresult::UNSUPPORTED_LIMIT),
+        CUlimit::SHMEM_SIZE | CUlimit::CIG_ENABLED => return Err(CUresult::NOT_PERMITTED),
+        CUlimit::CIG_SHMEM_FALLBACK_ENABLED => return Err(CUresult::UNSUPPORTED_LIMIT),
+        _ => return Err(CUresult::INVALID_VALUE),
     }
     Ok(())
+}
+
+/// Kernels of compute capability 9.0 and later cannot wait for kernels that they launch.
+fn check_sync_depth(context: &Context) -> Result<()> {
+    match context.device.capability() >= (9, 0) {
+        true => Err(CUresult::UNSUPPORTED_LIMIT),
+        false => Ok(()),
+    }
 }
 
 /// The engine's stacks hold more than a GPU's in the same bytes or less, so they are only made

@@ -538,7 +538,7 @@ fn attributes_of_kernel_nodes() {
     // The grid has one block.
     assert_eq!(
         graph::set_attribute(nodes[0], id, cluster),
-        Err(CUresult::INVALID_VALUE)
+        Err(CUresult::INVALID_CLUSTER_SIZE)
     );
 }
 

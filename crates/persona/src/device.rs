@@ -102,7 +102,13 @@ impl Device {
             37 => persona.memory_bus_bits,                          // global memory bus width
             38 => persona.l2_kib << 10,                             // L2 cache size
             39 => persona.max_threads_per_multiprocessor,
-            40 => 2,                 // async engine count
+            // Async engines: three where the chip is made for servers.
+            40 if persona.compute_capability.minor == 0
+                && persona.compute_capability.major >= 8 =>
+            {
+                3
+            }
+            40 => 2,
             50 => self.pci_domain(), // PCI domain
             51 => 32,                // texture pitch alignment
             75 => persona.compute_capability.major,
@@ -114,8 +120,10 @@ impl Device {
             97 | 150 => persona.shared_kib_per_block_optin << 10, // opt-in and oversized
             106 => persona.max_blocks_per_multiprocessor,
             108 => persona.persisting_l2(), // max persisting L2 cache size
-            109 if persona.persisting_l2() > 0 => 0x7ff_f000, // max access policy window
-            109 => 0,
+            // Max access policy window.
+            109 if persona.persisting_l2() == 0 => 0,
+            109 if persona.compute_capability.major >= 9 => 0x800_0000,
+            109 => 0x7ff_f000,
             111 => reserved_shared(persona), // reserved shared memory per block
             126 => {
                 if persona.compute_capability.has_clusters() {
@@ -151,10 +159,11 @@ fn reserved_shared(persona: &Persona) -> u32 {
 impl Persona {
     /// How much of the L2 cache can be set aside, in bytes.
     fn persisting_l2(&self) -> u32 {
-        if self.compute_capability.major >= 8 {
-            (self.l2_kib << 10) / 4 * 3
-        } else {
-            0
+        let l2 = self.l2_kib << 10;
+        match self.compute_capability.major {
+            ..8 => 0,
+            8 => l2 / 4 * 3,
+            9.. => l2 / 8 * 5,
         }
     }
 }

@@ -60,6 +60,7 @@ impl TensorMap {
                 only(self.interleave == Interleave::None, "interleave", || {
                     format!("is {}: the wide mode has none", self.interleave)
                 })?;
+                // Corners have the width alone, with the range that is that of the rank.
                 self.check_pixels(pixels, 1)?;
                 self.check_inner("channels_per_pixel", None)
             }
@@ -164,9 +165,9 @@ impl TensorMap {
 
     /// Corners and sizes of im2col.
     fn check_pixels(&self, pixels: &Pixels, n_spatial: usize) -> Result<(), BadField> {
-        let reach: i32 = match n_spatial {
-            1 => 1 << 15,
-            2 => 1 << 7,
+        let reach: i32 = match self.n_dims() {
+            ..=3 => 1 << 15,
+            4 => 1 << 7,
             _ => 1 << 4,
         };
         for (field, corner) in [("lower", &pixels.lower), ("upper", &pixels.upper)] {

@@ -264,13 +264,19 @@ fn limits_of_images() {
     refused(&of_rank(5, -17), "`lower[0]` is -17");
     let wide = changed(images(), |map| {
         map.access = Access::Im2colWide(Pixels {
-            lower: [-1000, 0, 0],
+            lower: [-128, 0, 0],
             channels: 32,
             per_column: 8,
             ..Pixels::default()
         });
     });
     assert_eq!(wide.check(), Ok(()));
+    let wider = changed(wide.clone(), |map| {
+        if let Access::Im2colWide(pixels) = &mut map.access {
+            pixels.lower[0] = -129;
+        }
+    });
+    refused(&wider, "`lower[0]` is -129");
     let wide = changed(wide, |map| map.interleave = Interleave::B16);
     refused(&wide, "`interleave` is 16B: the wide mode has none");
 }

@@ -41,7 +41,7 @@ impl Options {
         values: HostPtr::NULL,
     };
 
-    /// Reads the options. Those that only matter to machine code are accepted, as are unknown ones.
+    /// Reads the options. Those that only matter to machine code are accepted.
     pub(crate) fn read(&self) -> Result<Jit> {
         let mut jit = Jit {
             info: Log::default(),
@@ -53,6 +53,9 @@ impl Options {
         for (idx, key) in keys.into_iter().enumerate() {
             let slot = self.values.0.wrapping_add(8 * idx as u64);
             let value = host::get::<u64>(slot)?;
+            if key.c_name().is_none() {
+                return Err(CUresult::INVALID_VALUE);
+            }
             match key {
                 CUjit_option::WALL_TIME => jit.time_slot = Some(slot),
                 CUjit_option::INFO_LOG_BUFFER => jit.info.buffer = value,

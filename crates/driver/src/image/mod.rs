@@ -91,6 +91,7 @@ impl Image {
         }
         let module = match &self.modules[..] {
             [one] => {
+                check_begins(&one.text)?;
                 check_version(&one.text)?;
                 ptxjit::Module::from_source(engine, &one.name, text(one))?
             }
@@ -134,6 +135,30 @@ impl Image {
 
 fn text(module: &PtxModule) -> String {
     String::from_utf8_lossy(&module.text).into_owned()
+}
+
+/// Tells text of any kind from PTX, which begins with its version (PTX ISA section 11.1.1).
+fn check_begins(text: &[u8]) -> Loaded<()> {
+    let mut rest = text.trim_ascii_start();
+    loop {
+        let comment = if rest.starts_with(b"//") {
+            rest.iter().position(|&byte| byte == b'\n')
+        } else if rest.starts_with(b"/*") {
+            rest.windows(2)
+                .position(|pair| pair == b"*/")
+                .map(|at| at + 2)
+        } else {
+            break;
+        };
+        rest = rest[comment.unwrap_or(rest.len())..].trim_ascii_start();
+    }
+    match rest.starts_with(b".version") {
+        true => Ok(()),
+        false => Err(Refusal::new(
+            CUresult::INVALID_IMAGE,
+            "error: the image is neither PTX, which begins with `.version`, nor a binary of a known kind",
+        )),
+    }
 }
 
 /// The newest PTX that is read.

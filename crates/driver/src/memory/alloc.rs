@@ -92,15 +92,20 @@ pub fn host_alloc(size: usize, flags: u32) -> Result<u64> {
     if flags & !HOST_ALLOC_FLAGS != 0 {
         return Err(CUresult::INVALID_VALUE);
     }
-    allocate(&*context::current()?, size, Sort::Pinned(flags))
+    let context = context::current()?;
+    if size == 0 {
+        return Ok(0);
+    }
+    allocate(&*context, size, Sort::Pinned(flags))
 }
 
-/// `cuMemFree`. Waits for what runs, as the memory may be in use.
+/// `cuMemFree`. Waits for what runs, as the memory may be in use. Address 0 is fine without a
+/// context, too.
 pub fn free(addr: CUdeviceptr) -> Result<()> {
-    let context = context::current_even_failed()?;
     if addr == 0 {
         return Ok(());
     }
+    let context = context::current_even_failed()?;
     capture::check_call()?;
     if graph::is_memory(addr) {
         let _ = context.synchronize();
@@ -177,7 +182,15 @@ pub fn host_register(addr: u64, size: usize, flags: u32) -> Result<()> {
 /// `cuMemHostUnregister`.
 pub fn host_unregister(addr: u64) -> Result<()> {
     let context = context::current_even_failed()?;
-    let allocation = REGISTRY.take(addr, |sort| matches!(sort, Sort::Registered(_)));
+    let is_registered = |sort| matches!(sort, Sort::Registered(_));
+    // An address inside a registered range is the wrong one of memory that is known.
+    let is_inside = REGISTRY
+        .find(addr)
+        .is_some_and(|found| is_registered(found.sort) && found.base != addr);
+    if is_inside {
+        return Err(CUresult::INVALID_VALUE);
+    }
+    let allocation = REGISTRY.take(addr, is_registered);
     let allocation = allocation.map_err(|_| CUresult::HOST_MEMORY_NOT_REGISTERED)?;
     let _ = context.synchronize();
     release(&allocation);

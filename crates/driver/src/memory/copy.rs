@@ -165,6 +165,10 @@ pub(crate) enum Until {
 
 /// Submits a copy that was checked.
 pub(crate) fn submit(stream: &Arc<Stream>, copy: CopyCommand, until: Until) -> Result<()> {
+    let reads_null = matches!(&copy.from, Source::Memory(from) if from.addr == 0);
+    if reads_null || copy.to.addr == 0 {
+        return Err(CUresult::INVALID_VALUE);
+    }
     let is_pageable = |place: &Place| CopyCommand::is_pageable(place.addr);
     let reads_pageable = matches!(&copy.from, Source::Memory(from) if is_pageable(from));
     match until {

@@ -27,7 +27,8 @@ fn of(allocation: &Allocation, addr: u64, attribute: Attribute) -> Result<Option
         Attribute::P2P_TOKENS => Value::Tokens(allocation.id, allocation.device as u32),
         Attribute::SYNC_MEMOPS => Value::Bool(allocation.sync_memops.load(Ordering::Relaxed)),
         Attribute::BUFFER_ID | Attribute::MEMORY_BLOCK_ID => Value::Long(allocation.id),
-        Attribute::IS_MANAGED => Value::Bool(is_managed),
+        // An `unsigned int`, unlike the other answers of yes or no.
+        Attribute::IS_MANAGED => Value::Int(i32::from(is_managed)),
         Attribute::DEVICE_ORDINAL => Value::Int(allocation.device),
         Attribute::IS_LEGACY_CUDA_IPC_CAPABLE
         | Attribute::IS_GPU_DIRECT_RDMA_CAPABLE
@@ -58,9 +59,8 @@ fn of(allocation: &Allocation, addr: u64, attribute: Attribute) -> Result<Option
 fn nothing(attribute: Attribute) -> Result<Value> {
     Ok(match attribute {
         Attribute::DEVICE_ORDINAL => Value::Int(CU_DEVICE_INVALID),
-        Attribute::MEMORY_TYPE | Attribute::ACCESS_FLAGS => Value::Int(0),
+        Attribute::MEMORY_TYPE | Attribute::ACCESS_FLAGS | Attribute::IS_MANAGED => Value::Int(0),
         Attribute::SYNC_MEMOPS
-        | Attribute::IS_MANAGED
         | Attribute::IS_LEGACY_CUDA_IPC_CAPABLE
         | Attribute::MAPPED
         | Attribute::IS_GPU_DIRECT_RDMA_CAPABLE

@@ -2,14 +2,13 @@
 
 use ptxjit::{ElementType, TensorMap, TensorMapBuilder};
 
+use crate::context;
+use crate::device::Device;
 use crate::error::Result;
 use crate::types::{
     CUresult, CUtensorMap, CUtensorMapDataType, CUtensorMapFloatOOBfill, CUtensorMapIm2ColWideMode,
     CUtensorMapInterleave, CUtensorMapL2promotion, CUtensorMapSwizzle,
 };
-
-/// What maps lie at multiples of.
-const ALIGN: u64 = 64;
 
 /// Types of elements by the driver's numbers, which are not those of PTX.
 const TYPES: [ElementType; 16] = [
@@ -67,11 +66,11 @@ pub struct Common {
     pub fill: CUtensorMapFloatOOBfill,
 }
 
-/// Whether a map can lie there.
+/// Whether a map can lie there. Clients need not align it before it is an argument of a kernel.
 pub fn check_place(address: u64) -> Result<()> {
-    match address != 0 && address.is_multiple_of(ALIGN) {
-        true => Ok(()),
-        false => Err(CUresult::INVALID_VALUE),
+    match address {
+        0 => Err(CUresult::INVALID_VALUE),
+        _ => Ok(()),
     }
 }
 
@@ -133,6 +132,7 @@ pub fn im2col_wide(
     pixels: u32,
 ) -> Result<CUtensorMap> {
     let pixels = match mode {
+        _ if !(1..=1024).contains(&pixels) => return Err(CUresult::INVALID_VALUE),
         CUtensorMapIm2ColWideMode::W => pixels,
         // There the number is ignored.
         CUtensorMapIm2ColWideMode::W128 => 128,
@@ -174,7 +174,19 @@ impl Common {
         named(&TYPES, self.dtype.0)
     }
 
+    /// Elements of 4 and 6 bits, and atoms of more than 16 bytes, came with compute capability 10.0.
+    fn check_capability(&self) -> Result<()> {
+        let is_new = self.dtype.0 >= CUtensorMapDataType::TYPE_16U4_ALIGN8B.0
+            || self.swizzle.0 >= CUtensorMapSwizzle::SWIZZLE_128B_ATOM_32B.0;
+        let is_before = |device: &Device| device.capability() < (10, 0);
+        match is_new && context::current().is_ok_and(|context| is_before(context.device)) {
+            true => Err(CUresult::INVALID_VALUE),
+            false => Ok(()),
+        }
+    }
+
     fn finish(&self, map: TensorMapBuilder) -> Result<CUtensorMap> {
+        self.check_capability()?;
         let map = map
             .element_strides(&self.steps)
             .interleave(named(&INTERLEAVES, self.interleave.0)?)
@@ -243,7 +255,8 @@ mod tests {
         refused(&|common| common.dtype = CUtensorMapDataType::TYPE_UINT16);
         assert_eq!(check(64, 0), Err(CUresult::INVALID_VALUE));
         assert_eq!(check(64, 6), Err(CUresult::INVALID_VALUE));
-        assert_eq!(check(32, 2), Err(CUresult::INVALID_VALUE));
+        assert_eq!(check(0, 2), Err(CUresult::INVALID_VALUE));
+        assert_eq!(check(8, 2), Ok(2));
         assert_eq!(check_images(64, 2), Err(CUresult::INVALID_VALUE));
         assert_eq!(check_images(64, 5), Ok(5));
     }

@@ -185,8 +185,9 @@ pub fn create(
 
 /// `cuTexObjectDestroy`.
 pub fn destroy(handle: CUtexObject) -> Result<()> {
-    let texture = TEXTURES.remove(handle).ok_or(CUresult::INVALID_HANDLE)?;
-    sampled::forget(texture.device, handle);
+    if let Some(texture) = TEXTURES.remove(handle) {
+        sampled::forget(texture.device, handle);
+    }
     Ok(())
 }
 
@@ -233,8 +234,9 @@ pub fn create_surface(resource: &CUDA_RESOURCE_DESC) -> Result<CUsurfObject> {
 
 /// `cuSurfObjectDestroy`.
 pub fn destroy_surface(handle: CUsurfObject) -> Result<()> {
-    let surface = SURFACES.remove(handle).ok_or(CUresult::INVALID_HANDLE)?;
-    sampled::forget(surface.device, handle);
+    if let Some(surface) = SURFACES.remove(handle) {
+        sampled::forget(surface.device, handle);
+    }
     Ok(())
 }
 

@@ -152,7 +152,7 @@ fn all_devices_have_one_copy_of_a_librarys_managed_variable() {
     assert_eq!((number(addr), size), (5, 4));
     assert_eq!(library::get_managed(made, own), Err(CUresult::NOT_FOUND));
     let is_managed = pointer::attribute(CUpointer_attribute::IS_MANAGED, addr);
-    assert_eq!(is_managed, Ok(Value::Bool(true)));
+    assert_eq!(is_managed, Ok(Value::Int(1)));
     let mut own_addrs = Vec::new();
     for device in [1, 0] {
         common::context_on(device);

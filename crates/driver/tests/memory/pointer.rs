@@ -18,15 +18,15 @@ fn each_sort_of_memory_says_what_it_is() {
     let pinned = alloc::host_alloc(100, 0).unwrap();
     let pooled = pool::alloc_async(100, common::stream()).unwrap();
     for (addr, kind, is_managed) in [
-        (device, DEVICE, false),
-        (managed, DEVICE, true),
-        (pinned, HOST, false),
-        (pooled, DEVICE, false),
+        (device, DEVICE, 0),
+        (managed, DEVICE, 1),
+        (pinned, HOST, 0),
+        (pooled, DEVICE, 0),
     ] {
         let get = |attribute| pointer::attribute(attribute, addr + 7);
         assert_eq!(get(Attr::MEMORY_TYPE), Ok(kind));
         assert_eq!(get(Attr::DEVICE_POINTER), Ok(Value::Long(addr + 7)));
-        assert_eq!(get(Attr::IS_MANAGED), Ok(Value::Bool(is_managed)));
+        assert_eq!(get(Attr::IS_MANAGED), Ok(Value::Int(is_managed)));
         assert_eq!(get(Attr::DEVICE_ORDINAL), Ok(Value::Int(0)));
         assert_eq!(get(Attr::RANGE_START_ADDR), Ok(Value::Long(addr)));
         assert_eq!(get(Attr::RANGE_SIZE), Ok(Value::Long(100)));
@@ -64,7 +64,7 @@ fn unknown_memory_has_no_attributes() {
         let result = pointer::attribute(Attr::DEVICE_POINTER, addr);
         assert_eq!(result, Err(CUresult::INVALID_VALUE));
         let all = [Attr::MEMORY_TYPE, Attr::DEVICE_POINTER, Attr::IS_MANAGED];
-        let nothing = vec![Value::Int(0), Value::Long(0), Value::Bool(false)];
+        let nothing = vec![Value::Int(0), Value::Long(0), Value::Int(0)];
         assert_eq!(pointer::attributes(&all, addr), Ok(nothing));
     }
 }

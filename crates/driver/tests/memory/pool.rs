@@ -243,7 +243,8 @@ fn frees_of_what_is_not_there_fail() {
     pool::free_async(addr, stream).unwrap();
     assert_eq!(pool::free_async(addr, stream), invalid);
     let device = alloc::alloc(100).unwrap();
-    assert_eq!(pool::free_async(device, stream), invalid);
+    assert_eq!(pool::free_async(device, stream), Ok(()));
+    assert_eq!(alloc::free(device), invalid);
     // The other way round, memory of a pool may be freed at once.
     let addr = pool::alloc_from_pool_async(100, made, stream).unwrap();
     alloc::free(addr).unwrap();

@@ -39,10 +39,18 @@ fn limits_are_kept_per_context() {
 fn wrong_limits_are_refused() {
     common::context();
     for limit in [10, 11, 99, u32::MAX] {
-        let unsupported = CUresult::UNSUPPORTED_LIMIT;
-        assert_eq!(settings::limit(CUlimit(limit)), Err(unsupported));
-        assert_eq!(settings::set_limit(CUlimit(limit), 0), Err(unsupported));
+        let invalid = CUresult::INVALID_VALUE;
+        assert_eq!(settings::limit(CUlimit(limit)), Err(invalid));
+        assert_eq!(settings::set_limit(CUlimit(limit), 0), Err(invalid));
     }
+    for limit in [CUlimit::SHMEM_SIZE, CUlimit::CIG_ENABLED] {
+        assert!(settings::limit(limit).is_ok());
+        assert_eq!(settings::set_limit(limit, 1), Err(CUresult::NOT_PERMITTED));
+    }
+    let unsupported = settings::limit(CUlimit::CIG_SHMEM_FALLBACK_ENABLED);
+    assert_eq!(unsupported, Err(CUresult::UNSUPPORTED_LIMIT));
+    let too_large = settings::set_limit(CUlimit::MAX_L2_FETCH_GRANULARITY, 129);
+    assert_eq!(too_large, Err(CUresult::INVALID_VALUE));
     let too_large = settings::set_limit(CUlimit::STACK_SIZE, usize::MAX);
     assert_eq!(too_large, Err(CUresult::INVALID_VALUE));
     let too_large = settings::set_limit(CUlimit::MALLOC_HEAP_SIZE, usize::MAX);

@@ -84,7 +84,8 @@ fn objects_tell_what_they_were_made_from() {
     assert_eq!(texture::view(without), Err(CUresult::INVALID_VALUE));
     texture::destroy(with).unwrap();
     for garbage in [0, with, 77, u64::MAX] {
-        assert_eq!(texture::destroy(garbage), Err(CUresult::INVALID_HANDLE));
+        // As on a GPU, programs may destroy what is not there.
+        assert_eq!(texture::destroy(garbage), Ok(()));
         assert_eq!(texture::resource(garbage), Err(CUresult::INVALID_HANDLE));
     }
 }
@@ -141,10 +142,7 @@ fn surfaces_are_of_arrays_that_are_made_for_them() {
     let made = texture::create_surface(&resource).unwrap();
     assert_eq!(texture::surface_resource(made), Ok(resource));
     texture::destroy_surface(made).unwrap();
-    assert_eq!(
-        texture::destroy_surface(made),
-        Err(CUresult::INVALID_HANDLE)
-    );
+    assert_eq!(texture::destroy_surface(made), Ok(()));
     let plain = texture::create_surface(&of_array(made_array(0)));
     assert_eq!(plain, Err(CUresult::INVALID_VALUE));
     let memory = texture::create_surface(&linear(alloc::alloc(64).unwrap(), 64));

@@ -33,7 +33,7 @@ use crate::types::{
     CUmemLocationType, CUmemPoolProps, CUmemoryPool, CUresult, CUstream,
 };
 
-use super::{Allocation, REGISTRY, Sort, advice};
+use super::{Allocation, REGISTRY, Sort, advice, alloc};
 pub use places::{current_pool_at, default_pool_at, set_current_pool_at};
 pub use settings::*;
 
@@ -439,6 +439,14 @@ pub fn free_async(addr: CUdeviceptr, stream: CUstream) -> Result<()> {
     }
     if graph::is_memory(addr) {
         return graph::free_async(addr, &stream);
+    }
+    let is_of_device = |found: &Allocation| found.base == addr && found.sort == Sort::Device;
+    if REGISTRY
+        .find(addr)
+        .is_some_and(|found| is_of_device(&found))
+    {
+        // Memory of `cuMemAlloc` has no pool that it could go back to later.
+        return alloc::free(addr);
     }
     let allocation = REGISTRY.take(addr, |sort| matches!(sort, Sort::Pool(_)));
     let allocation = allocation.inspect_err(|_| findings::bad_free(addr))?;

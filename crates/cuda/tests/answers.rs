@@ -1,0 +1,257 @@
+//! Answers of the driver where its documentation leaves a choice. The expected codes were measured
+//! on an H100 with driver 580.159.04 (CUDA 13.0).
+#![expect(unsafe_code, reason = "calls the library as a C program does")]
+
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr::null_mut;
+
+// Has the library linked.
+use cuda as _;
+
+unsafe extern "C" {
+    fn cuInit(flags: u32) -> u32;
+    fn cuMemFree_v2(address: u64) -> u32;
+    fn cuDevicePrimaryCtxRetain(context: *mut u64, device: i32) -> u32;
+    fn cuCtxSetCurrent(context: u64) -> u32;
+    fn cuCtxPushCurrent_v2(context: u64) -> u32;
+    fn cuCtxDestroy_v2(context: u64) -> u32;
+    fn cuCtxGetFlags(flags: *mut u32) -> u32;
+    fn cuCtxGetApiVersion(context: u64, version: *mut u32) -> u32;
+    fn cuGetProcAddress(name: *const c_char, to: *mut u64, version: i32, flags: u64) -> u32;
+    fn cuGetProcAddress_v2(
+        name: *const c_char,
+        to: *mut u64,
+        version: i32,
+        flags: u64,
+        status: *mut u32,
+    ) -> u32;
+    fn cuMemAlloc_v2(address: *mut u64, size: usize) -> u32;
+    fn cuMemHostAlloc(address: *mut u64, size: usize, flags: u32) -> u32;
+    fn cuMemcpyHtoD_v2(to: u64, from: *const c_void, size: usize) -> u32;
+    fn cuMemcpyDtoH_v2(to: *mut c_void, from: u64, size: usize) -> u32;
+    fn cuModuleLoadData(module: *mut u64, image: *const c_void) -> u32;
+    fn cuModuleGetFunction(function: *mut u64, module: u64, name: *const c_char) -> u32;
+    fn cuModuleGetGlobal_v2(
+        to: *mut u64,
+        size: *mut usize,
+        module: u64,
+        name: *const c_char,
+    ) -> u32;
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        n_blocks: *mut i32,
+        function: u64,
+        block: i32,
+        dynamic: usize,
+    ) -> u32;
+    fn cuOccupancyAvailableDynamicSMemPerBlock(
+        bytes: *mut usize,
+        function: u64,
+        n_blocks: i32,
+        block: i32,
+    ) -> u32;
+    fn cuTexObjectDestroy(object: u64) -> u32;
+    fn cuTensorMapEncodeTiled(
+        map: *mut c_void,
+        dtype: u32,
+        rank: u32,
+        address: u64,
+        dims: *const u64,
+        strides: *const u64,
+        sides: *const u32,
+        steps: *const u32,
+        interleave: u32,
+        swizzle: u32,
+        promotion: u32,
+        fill: u32,
+    ) -> u32;
+}
+
+const INVALID_VALUE: u32 = 1;
+const INVALID_IMAGE: u32 = 200;
+const INVALID_PTX: u32 = 218;
+const NOT_FOUND: u32 = 500;
+
+const PTX: &CStr = c".version 7.0
+.target sm_70
+.address_size 64
+.visible .global .b32 g;
+.visible .entry k() { ret; }
+";
+
+/// The primary context of device 0, current in this thread.
+fn context() -> u64 {
+    let mut context = 0;
+    // SAFETY: the place for the result is there.
+    unsafe {
+        assert_eq!(cuInit(0), 0);
+        assert_eq!(cuDevicePrimaryCtxRetain(&raw mut context, 0), 0);
+        assert_eq!(cuCtxSetCurrent(context), 0);
+    }
+    context
+}
+
+fn load(image: &CStr) -> (u32, u64) {
+    let mut module = 0;
+    // SAFETY: the place for the result is there, and the image ends with a NUL.
+    let code = unsafe { cuModuleLoadData(&raw mut module, image.as_ptr().cast()) };
+    (code, module)
+}
+
+#[test]
+fn a_null_address_is_freed_without_a_context() {
+    // SAFETY: there are no pointers.
+    unsafe {
+        assert_eq!(cuInit(0), 0);
+        assert_eq!(cuMemFree_v2(0), 0);
+    }
+}
+
+#[test]
+fn a_function_that_is_not_found_is_no_error() {
+    let find = |name: &CStr, version| {
+        let (mut to, mut status) = (77, 77);
+        let (to_ref, status_ref) = (&raw mut to, &raw mut status);
+        // SAFETY: the name ends with a NUL, and the places for results are there.
+        let codes = unsafe {
+            let v2 = cuGetProcAddress_v2(name.as_ptr(), to_ref, version, 0, status_ref);
+            [v2, cuGetProcAddress(name.as_ptr(), to_ref, version, 0)]
+        };
+        (codes, to, status)
+    };
+    assert_eq!(find(c"cuNoSuchThing", 12_000), ([0, NOT_FOUND], 0, 1));
+    assert_eq!(find(c"", 12_000), ([0, NOT_FOUND], 0, 1));
+    assert_eq!(find(c"cuMemAlloc_v2", 12_000), ([0, NOT_FOUND], 0, 1));
+    assert_eq!(
+        find(c"cuTensorMapEncodeTiled", 11_000),
+        ([0, NOT_FOUND], 0, 2)
+    );
+    let (codes, to, status) = find(c"cuMemAlloc", 12_000);
+    assert!(codes == [0, 0] && to != 0 && status == 0);
+}
+
+#[test]
+fn primary_contexts() {
+    let context = context();
+    let (mut flags, mut version) = (77, 77);
+    // SAFETY: the places for the results are there.
+    unsafe {
+        assert_eq!(cuCtxGetFlags(&raw mut flags), 0);
+        assert_eq!(cuCtxGetApiVersion(context, &raw mut version), 0);
+        assert_eq!((flags, version), (8, 3020));
+        assert_eq!(cuCtxPushCurrent_v2(0), INVALID_VALUE);
+        assert_eq!(cuCtxDestroy_v2(0), INVALID_VALUE);
+    }
+}
+
+#[test]
+fn memory() {
+    context();
+    let mut address = 77;
+    // SAFETY: the place for the result is there; null is no place.
+    unsafe {
+        assert_eq!(cuMemHostAlloc(&raw mut address, 0, 0), 0);
+        assert_eq!(address, 0);
+        assert_eq!(cuMemAlloc_v2(&raw mut address, 64), 0);
+        assert_eq!(cuMemcpyHtoD_v2(address, null_mut(), 16), INVALID_VALUE);
+        assert_eq!(cuMemcpyDtoH_v2(null_mut(), address, 16), INVALID_VALUE);
+        // The context still works.
+        let mut word = 0_u32;
+        assert_eq!(cuMemcpyDtoH_v2((&raw mut word).cast(), address, 4), 0);
+        assert_eq!(cuTexObjectDestroy(0), 0);
+    }
+}
+
+#[test]
+fn images() {
+    context();
+    for garbage in [
+        c"x",
+        c"garbage .version 7.0",
+        c".garbage",
+        c"// nothing",
+        c".target sm_70\n.version 7.0\n",
+    ] {
+        assert_eq!(load(garbage).0, INVALID_IMAGE, "{garbage:?}");
+    }
+    assert_eq!(
+        load(c".version 7.0\n.target sm_70\nnonsense").0,
+        INVALID_PTX
+    );
+    assert_eq!(
+        load(c" // one\n /* two */ .version 7.0\n.target sm_70\n").0,
+        0
+    );
+    let (code, module) = load(PTX);
+    assert_eq!(code, 0);
+    // SAFETY: names end with a NUL, and null is no place.
+    unsafe {
+        let mut function = 0;
+        let mut find = |name: &CStr| cuModuleGetFunction(&raw mut function, module, name.as_ptr());
+        assert_eq!(find(c""), INVALID_VALUE);
+        assert_eq!(find(c"nope"), NOT_FOUND);
+        let global = |to, size| cuModuleGetGlobal_v2(to, size, module, c"g".as_ptr());
+        assert_eq!(global(null_mut(), null_mut()), INVALID_VALUE);
+        let mut size = 0;
+        assert_eq!((global(null_mut(), &raw mut size), size), (0, 4));
+    }
+}
+
+#[test]
+fn occupancy() {
+    context();
+    let (_, module) = load(PTX);
+    let mut function = 0;
+    let (mut n_blocks, mut bytes) = (0, 0);
+    // SAFETY: the places for results are there.
+    unsafe {
+        assert_eq!(
+            cuModuleGetFunction(&raw mut function, module, c"k".as_ptr()),
+            0
+        );
+        let mut fitting = |dynamic| {
+            let to = &raw mut n_blocks;
+            let code = cuOccupancyMaxActiveBlocksPerMultiprocessor(to, function, 32, dynamic);
+            (code, n_blocks)
+        };
+        // An A100 has 164 KB: each block takes 1 KB more than it asks for, in steps of 128 bytes.
+        assert_eq!(fitting(11_000), (0, (164 << 10) / (11_008 + 1024)));
+        assert_eq!(fitting(48 << 10), (0, 3));
+        // The function may not have more before that was set.
+        assert_eq!(fitting((48 << 10) + 1), (0, 0));
+        let available = cuOccupancyAvailableDynamicSMemPerBlock(&raw mut bytes, function, 2, 128);
+        assert_eq!((available, bytes), (0, 48 << 10));
+        let too_many = cuOccupancyAvailableDynamicSMemPerBlock(&raw mut bytes, function, 40, 128);
+        assert_eq!(too_many, INVALID_VALUE);
+    }
+}
+
+#[test]
+fn a_tensor_map_lies_anywhere() {
+    context();
+    let mut room = [0_u8; 256];
+    let encode = |offset: usize, swizzle, place: &mut [u8; 256]| {
+        let (dims, strides, sides, steps) = ([64, 8], [256], [32, 8], [1, 1]);
+        // SAFETY: the lists are as long as the rank says, and 128 bytes are there for the map.
+        unsafe {
+            cuTensorMapEncodeTiled(
+                place[offset..].as_mut_ptr().cast(),
+                7,
+                2,
+                0x1000,
+                dims.as_ptr(),
+                strides.as_ptr(),
+                sides.as_ptr(),
+                steps.as_ptr(),
+                0,
+                swizzle,
+                0,
+                0,
+            )
+        }
+    };
+    for offset in [0, 1, 8, 32] {
+        assert_eq!(encode(offset, 3, &mut room), 0, "{offset}");
+    }
+    // Larger atoms came with compute capability 10.0.
+    assert_eq!(encode(0, 4, &mut room), INVALID_VALUE);
+}
