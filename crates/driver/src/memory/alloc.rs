@@ -96,7 +96,7 @@ pub fn host_alloc(size: usize, flags: u32) -> Result<u64> {
     if size == 0 {
         return Ok(0);
     }
-    allocate(&*context, size, Sort::Pinned(flags))
+    allocate(&context, size, Sort::Pinned(flags))
 }
 
 /// `cuMemFree`. Waits for what runs, as the memory may be in use. Address 0 is fine without a
