@@ -11,18 +11,24 @@
 )]
 
 mod operands;
+mod products;
 mod steps;
+mod sums;
 
-use ptxjit_ir::{FragmentLayout, InstData, Mma, ProductOp, SumFmt, Type, WarpOp, eval};
+use ptxjit_ir::{FragmentLayout, InstData, Mma, ProductOp, Type, WarpOp, eval};
 
-use self::operands::{Decoded, MAX_WORDS, Side, words_along_k};
+use self::operands::{Decoded, Factor, MAX_WORDS, Side};
 #[cfg(target_arch = "x86_64")]
 use self::steps::Avx2;
 use self::steps::{Plain, Steps};
+use self::sums::Sums;
 use crate::float_env::with_default_rounding;
 use crate::warp_ops::{Lanes, WARP};
 
 pub use self::operands::{DECODED_A, DECODED_B};
+pub use self::products::{
+    MOST_A, MOST_B, MOST_FURTHER, MOST_REGISTERS, Offsets, Product, Products, products_op,
+};
 
 /// A register of each lane, or half of one of 64 bits: there, the words of one lane lie side by
 /// side in two of these.
@@ -190,11 +196,16 @@ fn write_register(words: &mut [Words], wide: bool, n: usize, register: &Lanes) {
     }
 }
 
-fn product(mma: &Mma, fragments: &mut Fragments<'_>) {
-    let is_common = mma.layout == FragmentLayout::Quads
+/// Whether products of this form are done by vectors of columns.
+fn is_by_rows(mma: &Mma) -> bool {
+    mma.layout == FragmentLayout::Quads
         && mma.op == ProductOp::Mul
-        && mma.further_registers() == 0;
-    if is_common && mma.register() == Type::B32 {
+        && mma.further_registers() == 0
+        && mma.register() == Type::B32
+}
+
+fn product(mma: &Mma, fragments: &mut Fragments<'_>) {
+    if is_by_rows(mma) {
         return by_rows(mma, fragments);
     }
     let wide = mma.register() == Type::B64;
@@ -202,6 +213,9 @@ fn product(mma: &Mma, fragments: &mut Fragments<'_>) {
         write_register(fragments.d, wide, n, register);
     }
 }
+
+/// Registers that follow each other.
+const SIDE_BY_SIDE: Offsets = [0, 128, 256, 384, 512, 640, 768, 896];
 
 /// No shape has more rows of A.
 const ROWS: usize = 16;
@@ -225,130 +239,28 @@ fn by_vectors(mma: &Mma, fragments: &mut Fragments<'_>, steps: &Avx2) {
 
 #[inline(always)]
 fn rows_by(mma: &Mma, fragments: &mut Fragments<'_>, steps: &impl Steps) {
-    let a = fragments.decoded_a.get(mma, Side::A, fragments.a, steps);
-    let b = fragments.decoded_b.get(mma, Side::B, fragments.b, steps);
-    let sums = Sums {
-        mma,
-        c: fragments.c,
-        d: &mut *fragments.d,
+    // SAFETY: the registers of each fragment lie side by side, and no fragment is another's.
+    let (a, b, sums) = unsafe {
+        (
+            Factor::at(
+                fragments.a.as_ptr().cast(),
+                &SIDE_BY_SIDE,
+                fragments.a.len(),
+            ),
+            Factor::at(
+                fragments.b.as_ptr().cast(),
+                &SIDE_BY_SIDE,
+                fragments.b.len(),
+            ),
+            Sums::at(
+                (fragments.c.as_ptr().cast(), &SIDE_BY_SIDE),
+                (fragments.d.as_mut_ptr().cast(), &SIDE_BY_SIDE),
+            ),
+        )
     };
-    let b = b.as_chunks().0;
-    match words_along_k(mma) {
-        4 => sums.add::<4>(a, b, steps),
-        8 => sums.add::<8>(a, b, steps),
-        16 => sums.add::<16>(a, b, steps),
-        32 => sums.add::<32>(a, b, steps),
-        k => unreachable!("no product has {k} words along K"),
-    }
-}
-
-/// C and D.
-struct Sums<'a> {
-    mma: &'a Mma,
-    c: &'a [Words],
-    d: &'a mut [Words],
-}
-
-impl Sums<'_> {
-    /// D = A * B + C, with `K` words along K. Eight rows of sums stay in registers of the
-    /// processor.
-    #[inline(always)]
-    fn add<const K: usize>(mut self, a: &[u32], b: &[[u32; COLUMNS]], steps: &impl Steps) {
-        let (a, b) = (a.as_chunks::<K>().0, &b[..K]);
-        for (below, a) in a[..self.mma.m].as_chunks::<8>().0.iter().enumerate() {
-            if self.mma.c == SumFmt::S32 {
-                let mut sums = [steps.row([0; 4], [0; 4]); 8];
-                for (k, b) in b.iter().enumerate() {
-                    for (sum, a) in sums.iter_mut().zip(a) {
-                        *sum = steps.add_pair(a[k], b, *sum);
-                    }
-                }
-                self.store_integers(below, sums, steps);
-            } else {
-                let mut sums = self.float_rows(below, steps);
-                for (k, b) in b.iter().enumerate() {
-                    for (sum, a) in sums.iter_mut().zip(a) {
-                        *sum = steps.add_float(a[k], b, *sum);
-                    }
-                }
-                self.store_floats(below, sums, steps);
-            }
-        }
-    }
-
-    // Below are loops where closures would be shorter: a closure is compiled without the
-    // instructions of `by_vectors` around it, and then not inlined.
-
-    #[inline(always)]
-    fn float_rows<S: Steps>(&self, below: usize, steps: &S) -> [S::Row; 8] {
-        let mut rows = [steps.row([0; 4], [0; 4]); 8];
-        if self.mma.c == SumFmt::F16 {
-            let pairs = &self.c[below];
-            for (g, row) in rows.iter_mut().enumerate() {
-                *row = steps.row_of_halves(quad(pairs, g));
-            }
-        } else {
-            let (even, odd) = (&self.c[2 * below], &self.c[2 * below + 1]);
-            for (g, row) in rows.iter_mut().enumerate() {
-                *row = steps.row(quad(even, g), quad(odd, g));
-            }
-        }
-        rows
-    }
-
-    #[inline(always)]
-    fn store_floats<S: Steps>(&mut self, below: usize, sums: [S::Row; 8], steps: &S) {
-        if self.mma.d == SumFmt::F16 {
-            let pairs = &mut self.d[below];
-            for (g, row) in sums.into_iter().enumerate() {
-                *quad_mut(pairs, g) = steps.to_halves(steps.canonical(row));
-            }
-        } else {
-            let (even, odd) = registers_of_rows(self.d, below);
-            for (g, row) in sums.into_iter().enumerate() {
-                let columns = steps.columns(steps.canonical(row));
-                [*quad_mut(even, g), *quad_mut(odd, g)] = columns;
-            }
-        }
-    }
-
-    /// C is added last, since it is this sum that saturates. Before, at most 64 products of 16 bits
-    /// cannot wrap.
-    #[inline(always)]
-    fn store_integers<S: Steps>(&mut self, below: usize, sums: [S::Row; 8], steps: &S) {
-        let c = [&self.c[2 * below], &self.c[2 * below + 1]];
-        let (even, odd) = registers_of_rows(self.d, below);
-        for (g, row) in sums.into_iter().enumerate() {
-            let mut columns = steps.columns(row);
-            for (sums, c) in columns.iter_mut().zip(c) {
-                for (sum, c) in sums.iter_mut().zip(quad(c, g)) {
-                    *sum = match self.mma.saturates {
-                        true => (c as i32).saturating_add(*sum as i32) as u32,
-                        false => c.wrapping_add(*sum),
-                    };
-                }
-            }
-            [*quad_mut(even, g), *quad_mut(odd, g)] = columns;
-        }
-    }
-}
-
-/// The registers with the even and the odd columns of eight rows.
-#[inline(always)]
-fn registers_of_rows(registers: &mut [Words], below: usize) -> (&mut Words, &mut Words) {
-    let [even, odd] = &mut registers.as_chunks_mut::<2>().0[below];
-    (even, odd)
-}
-
-/// The words of the four lanes that hold row `g`.
-#[inline(always)]
-fn quad(register: &Words, g: usize) -> [u32; 4] {
-    register.as_chunks().0[g]
-}
-
-#[inline(always)]
-fn quad_mut(register: &mut Words, g: usize) -> &mut [u32; 4] {
-    &mut register.as_chunks_mut().0[g]
+    let a = fragments.decoded_a.get(mma, Side::A, a, steps);
+    let b = fragments.decoded_b.get(mma, Side::B, b, steps);
+    sums::add(mma, a, [b], [sums], steps);
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::facts::Facts;
 use crate::kernel::{CompileStats, SlowForm, SymbolRef};
+use crate::mma::Products;
 use crate::resume::ResumePoint;
 
 /// A compiled kernel before it is placed in memory.
@@ -33,6 +34,7 @@ pub struct Head {
     /// `enter`, then stubs.
     pub functions: Vec<Function>,
     pub kept: Vec<InstData>,
+    pub products: Vec<Products>,
     pub resume_points: Vec<ResumePoint>,
     pub whole_gangs: bool,
     pub frame_size: u32,
@@ -70,6 +72,8 @@ pub enum Target {
     Helper(Helper),
     /// The address of a kept instruction, by position.
     Kept(u32),
+    /// The address of products of matrices, by position.
+    Products(u32),
     /// A function of the C library, by Cranelift's name for it.
     Libcall(String),
 }
@@ -103,6 +107,8 @@ pub enum Helper {
     Warp,
     /// [`crate::mma::mma_op`].
     Mma,
+    /// [`crate::mma::products_op`].
+    Products,
     /// Writes each lane's value of an affine one whose index may have wrapped.
     ResolveWrapped,
     /// Writes the addresses of lanes at a constant distance.
@@ -119,6 +125,7 @@ impl Helper {
         Helper::BadLanes,
         Helper::Warp,
         Helper::Mma,
+        Helper::Products,
         Helper::ResolveWrapped,
         Helper::Row,
         Helper::MergeSlots,

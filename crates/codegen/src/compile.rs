@@ -362,6 +362,7 @@ impl Compiler {
                 quick,
                 functions: self.functions,
                 kept: out.kept,
+                products: out.products,
                 resume_points,
                 whole_gangs: inputs.whole_gangs,
                 frame_size: out.frame.size,

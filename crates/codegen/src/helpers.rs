@@ -18,6 +18,7 @@ pub(crate) fn address(helper: Helper) -> *const u8 {
         Helper::BadLanes => bad_lanes as *const () as *const u8,
         Helper::Warp => ptxjit_abi::warp_ops::warp_op as *const () as *const u8,
         Helper::Mma => ptxjit_abi::mma::mma_op as *const () as *const u8,
+        Helper::Products => ptxjit_abi::mma::products_op as *const () as *const u8,
         Helper::ResolveWrapped => resolve_wrapped as *const () as *const u8,
         Helper::Row => row as *const () as *const u8,
         Helper::MergeSlots => merge_slots as *const () as *const u8,

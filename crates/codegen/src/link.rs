@@ -11,6 +11,7 @@ use cranelift_codegen::ir::{LibCall, Signature};
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, ModuleError, ModuleReloc, ModuleRelocTarget};
+use ptxjit_abi::mma::Products;
 use ptxjit_abi::object::{Function, Helper, Object, Reloc, RelocKind, Target};
 use ptxjit_abi::{CompiledKernel, EnterFn, Placed};
 use ptxjit_ir::{InstData, SrcLoc};
@@ -28,6 +29,8 @@ struct Code {
     /// Read by compiled code.
     #[expect(clippy::vec_box, reason = "compiled code holds the addresses")]
     _kept: Vec<Box<InstData>>,
+    #[expect(clippy::vec_box, reason = "as above")]
+    _products: Vec<Box<Products>>,
 }
 
 // SAFETY: the module is only touched when the code is dropped, and the kept instructions are never
@@ -43,7 +46,9 @@ unsafe impl Sync for Code {}
 pub unsafe fn place(mut object: Object) -> Result<CompiledKernel, CompileError> {
     let start = Instant::now();
     let kept: Vec<Box<InstData>> = object.head.kept.iter().cloned().map(Box::new).collect();
-    let mut linker = Linker::new(&object, &kept)?;
+    let products = object.head.products.iter().cloned();
+    let products: Vec<Box<Products>> = products.map(Box::new).collect();
+    let mut linker = Linker::new(&object, &kept, &products)?;
     linker.define(&object)?;
     let (module, functions) = (linker.module, linker.functions);
     let starts: Vec<usize> = functions
@@ -72,6 +77,7 @@ pub unsafe fn place(mut object: Object) -> Result<CompiledKernel, CompileError> 
         module: Box::new(Code {
             _module: module,
             _kept: kept,
+            _products: products,
         }),
     };
     Ok(CompiledKernel::new(object, placed))
@@ -115,10 +121,15 @@ struct Linker {
     functions: Vec<FuncId>,
     helpers: Vec<FuncId>,
     kept: Vec<FuncId>,
+    products: Vec<FuncId>,
 }
 
 impl Linker {
-    fn new(object: &Object, kept: &[Box<InstData>]) -> Result<Linker, CompileError> {
+    fn new(
+        object: &Object,
+        kept: &[Box<InstData>],
+        products: &[Box<Products>],
+    ) -> Result<Linker, CompileError> {
         let names = cranelift_module::default_libcall_names();
         let isa = host::isa(false)?;
         let block = Block::new(room(object, &*isa)).map_err(no_room)?;
@@ -130,6 +141,10 @@ impl Linker {
         for (number, inst) in kept.iter().enumerate() {
             let address: *const InstData = &raw const **inst;
             builder.symbol(format!("inst{number}"), address.cast());
+        }
+        for (number, products) in products.iter().enumerate() {
+            let address: *const Products = &raw const **products;
+            builder.symbol(format!("products{number}"), address.cast());
         }
         let mut module = JITModule::new(builder);
         // Nothing looks at the signatures.
@@ -148,6 +163,7 @@ impl Linker {
             functions: declare("function", object.head.functions.len(), Linkage::Local)?,
             helpers: declare("helper", Helper::ALL.len(), Linkage::Import)?,
             kept: declare("inst", kept.len(), Linkage::Import)?,
+            products: declare("products", products.len(), Linkage::Import)?,
             module,
         })
     }
@@ -178,6 +194,7 @@ impl Linker {
         let name = match &reloc.target {
             Target::Function(number) => named(&self.functions, *number as usize)?,
             Target::Kept(number) => named(&self.kept, *number as usize)?,
+            Target::Products(number) => named(&self.products, *number as usize)?,
             Target::Helper(helper) => named(&self.helpers, *helper as usize)?,
             Target::Inside(offset) => ModuleRelocTarget::FunctionOffset(func, *offset),
             Target::Libcall(name) => {

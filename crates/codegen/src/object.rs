@@ -8,10 +8,11 @@ use ptxjit_abi::object::{Function, Helper, Reloc, RelocKind, Target};
 use crate::lower::put_in_prefetches;
 
 /// Namespaces of external names: the object's functions, functions of ours, instructions that are
-/// evaluated by call.
+/// evaluated by call, products of matrices.
 pub(crate) const FUNCTIONS: u32 = 1;
 pub(crate) const HELPERS: u32 = 2;
 pub(crate) const KEPT: u32 = 3;
+pub(crate) const PRODUCTS: u32 = 4;
 
 /// The kinds that can be stored, and Cranelift's.
 const RELOC_KINDS: &[(RelocKind, ClifReloc)] = &[
@@ -73,6 +74,7 @@ fn reloc(func: &cl::Function, reloc: &FinalizedMachReloc) -> Result<Reloc, Strin
                 FUNCTIONS => Target::Function(name.index),
                 HELPERS => Target::Helper(Helper::ALL[name.index as usize]),
                 KEPT => Target::Kept(name.index),
+                PRODUCTS => Target::Products(name.index),
                 other => unreachable!("nothing is named in namespace {other}"),
             }
         }

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use ptxjit_ir::{MatrixFmt, Mma, SumFmt, eval};
 
 use super::steps::Steps;
-use super::{COLUMNS, ROWS, Words};
+use super::{COLUMNS, Offsets, ROWS, Words};
 
 /// Words along K at most: 32 bytes of floats, or 64 nibbles in pairs.
 pub(super) const MAX_K: usize = 32;
@@ -65,7 +65,7 @@ impl<'a> Decoded<'a> {
         &mut self,
         mma: &Mma,
         side: Side,
-        registers: &[Words],
+        registers: Factor<'_>,
         steps: &impl Steps,
     ) -> &[u32] {
         let wanted = tag(mma, side);
@@ -107,12 +107,39 @@ pub(super) enum Side {
     B,
 }
 
+/// The registers of a factor.
+#[derive(Copy, Clone)]
+pub(super) struct Factor<'a> {
+    base: *const u8,
+    offsets: &'a [u32],
+}
+
+impl<'a> Factor<'a> {
+    /// # Safety
+    ///
+    /// At these offsets from the base there are registers, which nothing writes for as long as the
+    /// result lives.
+    #[inline(always)]
+    pub(super) unsafe fn at(base: *const u8, offsets: &'a Offsets, n: usize) -> Factor<'a> {
+        Factor {
+            base,
+            offsets: &offsets[..n],
+        }
+    }
+
+    #[inline(always)]
+    fn register(self, n: usize) -> &'a Words {
+        // SAFETY: the promise of `at`.
+        unsafe { &*self.base.add(self.offsets[n] as usize).cast() }
+    }
+}
+
 /// Decodes one of the factors into `out`.
 #[inline(always)]
 pub(super) fn decode(
     mma: &Mma,
     side: Side,
-    registers: &[Words],
+    registers: Factor<'_>,
     out: &mut [u32],
     steps: &impl Steps,
 ) {
@@ -123,10 +150,12 @@ pub(super) fn decode(
     let place = Place::new(mma, side);
     match fmt {
         MatrixFmt::F16 => place.fill(registers, out, steps, |words| steps.from_halves(words)),
-        MatrixFmt::Bf16 => place.fill(registers, out, steps, from_bf16),
+        MatrixFmt::Bf16 => place.fill(registers, out, steps, |words| steps.from_bf16(words)),
         MatrixFmt::Tf32 => place.fill(registers, out, steps, from_tf32),
-        MatrixFmt::S8 => place.fill(registers, out, steps, from_bytes::<0x80>),
-        MatrixFmt::U8 => place.fill(registers, out, steps, from_bytes::<0>),
+        MatrixFmt::S8 => place.fill(registers, out, steps, |words| {
+            steps.from_signed_bytes(words)
+        }),
+        MatrixFmt::U8 => place.fill(registers, out, steps, from_unsigned_bytes),
         MatrixFmt::S4 => place.fill(registers, out, steps, from_nibbles::<8>),
         MatrixFmt::U4 => place.fill(registers, out, steps, from_nibbles::<0>),
         MatrixFmt::E4m3 | MatrixFmt::E5m2 | MatrixFmt::E3m2 | MatrixFmt::E2m3 | MatrixFmt::E2m1 => {
@@ -163,7 +192,7 @@ impl Place {
     #[inline(always)]
     fn fill<const N: usize>(
         &self,
-        registers: &[Words],
+        registers: Factor<'_>,
         out: &mut [u32],
         steps: &impl Steps,
         decode: impl Fn([u32; 4]) -> [u32; N],
@@ -177,42 +206,64 @@ impl Place {
     #[inline(always)]
     fn fill_rows<const N: usize>(
         &self,
-        registers: &[Words],
+        registers: Factor<'_>,
         out: &mut [u32],
         decode: impl Fn([u32; 4]) -> [u32; N],
     ) {
-        for (n, register) in registers.iter().enumerate() {
-            for (g, words) in register.as_chunks::<4>().0.iter().enumerate() {
-                let (row, k) = (g + n % self.n_below * 8, n / self.n_below * N);
-                out[row * self.k + k..][..N].copy_from_slice(&decode(*words));
+        for n in 0..registers.offsets.len() {
+            let (below, k) = match self.n_below {
+                1 => (0, n * N),
+                _ => (n % 2, n / 2 * N),
+            };
+            let rows = out[8 * below * self.k..][..8 * self.k].chunks_exact_mut(self.k);
+            let quads = registers.register(n).as_chunks::<4>().0;
+            for (row, words) in rows.zip(quads) {
+                row[k..][..N].copy_from_slice(&decode(*words));
             }
         }
     }
 }
 
+/// Registers that hold fewer than eight words along K are taken two by two.
 #[inline(always)]
 fn fill_columns<const N: usize>(
-    registers: &[Words],
+    registers: Factor<'_>,
     out: &mut [u32],
     steps: &impl Steps,
     decode: impl Fn([u32; 4]) -> [u32; N],
 ) {
-    let mut columns = [[0; MAX_K]; COLUMNS];
-    for (n, register) in registers.iter().enumerate() {
-        for (g, words) in register.as_chunks::<4>().0.iter().enumerate() {
-            columns[column_slot(g)][n * N..][..N].copy_from_slice(&decode(*words));
+    let eights = out.as_chunks_mut::<COLUMNS>().0.as_chunks_mut::<8>().0;
+    let n_registers = registers.offsets.len();
+    if N >= 8 {
+        for (n, rows) in eights.chunks_mut(N / 8).take(n_registers).enumerate() {
+            let mut columns = [[0; N]; COLUMNS];
+            for (g, words) in registers.register(n).as_chunks::<4>().0.iter().enumerate() {
+                columns[column_slot(g)] = decode(*words);
+            }
+            for (eight, rows) in rows.iter_mut().enumerate() {
+                let mut part = [[0; 8]; COLUMNS];
+                for (part, column) in part.iter_mut().zip(&columns) {
+                    *part = column.as_chunks().0[eight];
+                }
+                *rows = steps.transpose(&part);
+            }
         }
+        return;
     }
-    let rows = out.as_chunks_mut::<COLUMNS>().0.as_chunks_mut::<8>().0;
-    let n_rows = registers.len() * N;
-    for (eight, rows) in rows.iter_mut().take(n_rows.div_ceil(8)).enumerate() {
-        *rows = steps.transpose(&columns, 8 * eight);
+    let pairs = n_registers.div_ceil(8 / N);
+    for (pair, rows) in eights.iter_mut().take(pairs).enumerate() {
+        let mut columns = [[0; 8]; COLUMNS];
+        for within in 0..8 / N {
+            let n = pair * (8 / N) + within;
+            if n >= n_registers {
+                break;
+            }
+            for (g, words) in registers.register(n).as_chunks::<4>().0.iter().enumerate() {
+                columns[column_slot(g)][within * N..][..N].copy_from_slice(&decode(*words));
+            }
+        }
+        *rows = steps.transpose(&columns);
     }
-}
-
-#[inline(always)]
-fn from_bf16(words: [u32; 4]) -> [u32; 8] {
-    std::array::from_fn(|n| words[n / 2] >> (n % 2 * 16) << 16)
 }
 
 #[inline(always)]
@@ -225,14 +276,13 @@ fn bytes(words: [u32; 4]) -> [u8; 16] {
     std::array::from_fn(|n| (words[n / 4] >> (n % 4 * 8)) as u8)
 }
 
-/// `SIGN` is the bit of the sign, if there is one.
 #[inline(always)]
-fn from_bytes<const SIGN: i16>(words: [u32; 4]) -> [u32; 8] {
-    let values = bytes(words).map(|byte| (i16::from(byte) ^ SIGN) - SIGN);
+fn from_unsigned_bytes(words: [u32; 4]) -> [u32; 8] {
+    let values = bytes(words).map(i16::from);
     std::array::from_fn(|n| pair(values[2 * n], values[2 * n + 1]))
 }
 
-/// As [`from_bytes`].
+/// `SIGN` is the bit of the sign, if there is one.
 #[inline(always)]
 fn from_nibbles<const SIGN: i16>(words: [u32; 4]) -> [u32; 16] {
     let value = |n: usize| ((words[n / 8] >> (n % 8 * 4) & 0xf) as i16 ^ SIGN) - SIGN;

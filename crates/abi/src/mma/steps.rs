@@ -4,7 +4,6 @@
 use ptxjit_ir::{Convert, MatrixFmt, NumFmt, eval};
 
 use super::COLUMNS;
-use super::operands::MAX_K;
 
 /// What stands for every NaN in a sum.
 const CANONICAL_NAN: u32 = 0x7fff_ffff;
@@ -25,14 +24,22 @@ pub(super) trait Steps {
     fn row_of_halves(&self, words: [u32; 4]) -> Self::Row;
     /// The opposite, rounded.
     fn to_halves(&self, row: Self::Row) -> [u32; 4];
+    /// The values of eight bf16 that lie side by side.
+    fn from_bf16(&self, words: [u32; 4]) -> [u32; 8];
+    /// 16 signed bytes as pairs of i16.
+    fn from_signed_bytes(&self, words: [u32; 4]) -> [u32; 8];
+    /// Eight words that lie side by side.
+    fn load(&self, words: &[u32; COLUMNS]) -> Self::Row;
+    /// One word in all columns.
+    fn splat(&self, word: u32) -> Self::Row;
     /// `a * b + sum` in f32.
-    fn add_float(&self, a: u32, b: &[u32; COLUMNS], sum: Self::Row) -> Self::Row;
+    fn add_float(&self, a: Self::Row, b: Self::Row, sum: Self::Row) -> Self::Row;
     /// The sum of two products of i16 and `sum`.
-    fn add_pair(&self, a: u32, b: &[u32; COLUMNS], sum: Self::Row) -> Self::Row;
+    fn add_pair(&self, a: Self::Row, b: Self::Row, sum: Self::Row) -> Self::Row;
     /// f32 with one NaN.
     fn canonical(&self, row: Self::Row) -> Self::Row;
-    /// Eight words of each column, from `first` on, become rows.
-    fn transpose(&self, columns: &[[u32; MAX_K]; COLUMNS], first: usize) -> [[u32; COLUMNS]; 8];
+    /// Eight words of each column become rows.
+    fn transpose(&self, columns: &[[u32; 8]; COLUMNS]) -> [[u32; COLUMNS]; 8];
 }
 
 pub(super) struct Plain;
@@ -66,16 +73,32 @@ impl Steps for Plain {
         std::array::from_fn(|n| halves[n] | halves[n + 4] << 16)
     }
 
-    fn add_float(&self, a: u32, b: &[u32; COLUMNS], sum: Self::Row) -> Self::Row {
-        let [a, b, sum] = [[a; COLUMNS], *b, sum].map(|row| row.map(f32::from_bits));
+    fn from_bf16(&self, words: [u32; 4]) -> [u32; 8] {
+        std::array::from_fn(|n| words[n / 2] >> (n % 2 * 16) << 16)
+    }
+
+    fn from_signed_bytes(&self, words: [u32; 4]) -> [u32; 8] {
+        let half = |n: usize| i16::from((words[n / 4] >> (n % 4 * 8)) as i8) as u16;
+        std::array::from_fn(|n| u32::from(half(2 * n)) | u32::from(half(2 * n + 1)) << 16)
+    }
+
+    fn load(&self, words: &[u32; COLUMNS]) -> Self::Row {
+        *words
+    }
+
+    fn splat(&self, word: u32) -> Self::Row {
+        [word; COLUMNS]
+    }
+
+    fn add_float(&self, a: Self::Row, b: Self::Row, sum: Self::Row) -> Self::Row {
+        let [a, b, sum] = [a, b, sum].map(|row| row.map(f32::from_bits));
         std::array::from_fn(|n| a[n].mul_add(b[n], sum[n]).to_bits())
     }
 
-    fn add_pair(&self, a: u32, b: &[u32; COLUMNS], sum: Self::Row) -> Self::Row {
+    fn add_pair(&self, a: Self::Row, b: Self::Row, sum: Self::Row) -> Self::Row {
         let halves = |word: u32| [word as i16, (word >> 16) as i16].map(i32::from);
-        let [low, high] = halves(a);
         std::array::from_fn(|n| {
-            let [b_low, b_high] = halves(b[n]);
+            let ([low, high], [b_low, b_high]) = (halves(a[n]), halves(b[n]));
             sum[n].wrapping_add((low * b_low + high * b_high) as u32)
         })
     }
@@ -87,8 +110,8 @@ impl Steps for Plain {
         })
     }
 
-    fn transpose(&self, columns: &[[u32; MAX_K]; COLUMNS], first: usize) -> [[u32; COLUMNS]; 8] {
-        std::array::from_fn(|k| columns.map(|column| column[first + k]))
+    fn transpose(&self, columns: &[[u32; 8]; COLUMNS]) -> [[u32; COLUMNS]; 8] {
+        std::array::from_fn(|k| columns.map(|column| column[k]))
     }
 }
 
@@ -100,13 +123,14 @@ mod avx2 {
     use core::arch::x86_64::{
         __m128i, __m256i, _CMP_UNORD_Q, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128,
         _mm256_add_epi32, _mm256_blendv_ps, _mm256_castps_si256, _mm256_castsi256_ps,
-        _mm256_cmp_ps, _mm256_cvtph_ps, _mm256_cvtps_ph, _mm256_fmadd_ps, _mm256_loadu_si256,
-        _mm256_madd_epi16, _mm256_permute2x128_si256, _mm256_permutevar8x32_epi32,
-        _mm256_set_m128i, _mm256_set1_epi32, _mm256_setr_epi32, _mm256_unpackhi_epi32,
+        _mm256_cmp_ps, _mm256_cvtepi8_epi16, _mm256_cvtepu16_epi32, _mm256_cvtph_ps,
+        _mm256_cvtps_ph, _mm256_fmadd_ps, _mm256_loadu_si256, _mm256_madd_epi16,
+        _mm256_permute2x128_si256, _mm256_permutevar8x32_epi32, _mm256_set_m128i,
+        _mm256_set1_epi32, _mm256_setr_epi32, _mm256_slli_epi32, _mm256_unpackhi_epi32,
         _mm256_unpackhi_epi64, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
     };
 
-    use super::{CANONICAL_NAN, COLUMNS, MAX_K, Steps};
+    use super::{CANONICAL_NAN, COLUMNS, Steps};
 
     /// A processor with AVX2, FMA and F16C.
     #[derive(Copy, Clone)]
@@ -176,22 +200,42 @@ mod avx2 {
         }
 
         #[inline(always)]
-        fn add_float(&self, a: u32, b: &[u32; COLUMNS], sum: __m256i) -> __m256i {
+        fn from_bf16(&self, halves: [u32; 4]) -> [u32; 8] {
+            // SAFETY: as above.
+            words(unsafe { _mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(load(&halves))) })
+        }
+
+        #[inline(always)]
+        fn from_signed_bytes(&self, bytes: [u32; 4]) -> [u32; 8] {
+            // SAFETY: as above.
+            words(unsafe { _mm256_cvtepi8_epi16(load(&bytes)) })
+        }
+
+        #[inline(always)]
+        fn load(&self, words: &[u32; COLUMNS]) -> __m256i {
             // SAFETY: as above; the array has the size of what is loaded.
+            unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
+        }
+
+        #[inline(always)]
+        fn splat(&self, word: u32) -> __m256i {
+            // SAFETY: as above.
+            unsafe { _mm256_set1_epi32(word as i32) }
+        }
+
+        #[inline(always)]
+        fn add_float(&self, a: __m256i, b: __m256i, sum: __m256i) -> __m256i {
+            // SAFETY: as above.
             unsafe {
-                let a = _mm256_castsi256_ps(_mm256_set1_epi32(a as i32));
-                let b = _mm256_castsi256_ps(_mm256_loadu_si256(b.as_ptr().cast()));
+                let (a, b) = (_mm256_castsi256_ps(a), _mm256_castsi256_ps(b));
                 _mm256_castps_si256(_mm256_fmadd_ps(a, b, _mm256_castsi256_ps(sum)))
             }
         }
 
         #[inline(always)]
-        fn add_pair(&self, a: u32, b: &[u32; COLUMNS], sum: __m256i) -> __m256i {
-            // SAFETY: as above; the array has the size of what is loaded.
-            unsafe {
-                let b = _mm256_loadu_si256(b.as_ptr().cast());
-                _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_set1_epi32(a as i32), b))
-            }
+        fn add_pair(&self, a: __m256i, b: __m256i, sum: __m256i) -> __m256i {
+            // SAFETY: as above.
+            unsafe { _mm256_add_epi32(sum, _mm256_madd_epi16(a, b)) }
         }
 
         #[inline(always)]
@@ -206,14 +250,10 @@ mod avx2 {
         }
 
         #[inline(always)]
-        fn transpose(
-            &self,
-            columns: &[[u32; MAX_K]; COLUMNS],
-            first: usize,
-        ) -> [[u32; COLUMNS]; 8] {
+        fn transpose(&self, columns: &[[u32; 8]; COLUMNS]) -> [[u32; COLUMNS]; 8] {
             let mut halves = [[self.row([0; 4], [0; 4]); 4]; 2];
             for (columns, half) in columns.as_chunks::<4>().0.iter().zip(&mut halves) {
-                *half = quarters(columns, first);
+                *half = quarters(columns);
             }
             let [low, high] = halves;
             let mut rows = [[0; COLUMNS]; 8];
@@ -229,17 +269,17 @@ mod avx2 {
         }
     }
 
-    /// Of each half of eight words from `first` on, a vector of the first word of the columns, the
-    /// second and so on.
+    /// Of each half of eight words, a vector of the first word of the columns, the second and so
+    /// on.
     #[inline(always)]
-    fn quarters(columns: &[[u32; MAX_K]; 4], first: usize) -> [__m256i; 4] {
+    fn quarters(columns: &[[u32; 8]; 4]) -> [__m256i; 4] {
         let [a, b, c, d] = columns;
-        // SAFETY: only `Avx2` calls this; what is loaded lies within the slices.
+        // SAFETY: only `Avx2` calls this; the arrays have the size of what is loaded.
         unsafe {
-            let a = _mm256_loadu_si256(a[first..][..8].as_ptr().cast());
-            let b = _mm256_loadu_si256(b[first..][..8].as_ptr().cast());
-            let c = _mm256_loadu_si256(c[first..][..8].as_ptr().cast());
-            let d = _mm256_loadu_si256(d[first..][..8].as_ptr().cast());
+            let a = _mm256_loadu_si256(a.as_ptr().cast());
+            let b = _mm256_loadu_si256(b.as_ptr().cast());
+            let c = _mm256_loadu_si256(c.as_ptr().cast());
+            let d = _mm256_loadu_si256(d.as_ptr().cast());
             let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
             let (ab_high, cd_high) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
             [

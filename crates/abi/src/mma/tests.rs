@@ -1,7 +1,7 @@
 //! Products by vectors against those of single elements.
 
 use super::*;
-use ptxjit_ir::{MatrixFmt, Round};
+use ptxjit_ir::{MatrixFmt, Round, SumFmt};
 
 fn form(m: usize, k: usize, [a, b]: [MatrixFmt; 2], [c, d]: [SumFmt; 2]) -> Mma {
     Mma {
@@ -99,5 +99,79 @@ fn so_does_code_for_any_processor() {
             let got = read_register(&buffer.d, false, n);
             assert_eq!(got, *want, "{mma:?}, register {n}");
         }
+    }
+}
+
+/// Two products by A that are added to the same sums, then three by other factors: in place and
+/// not, alone and in pairs.
+#[test]
+fn products_in_a_frame_give_the_bits_of_single_elements() {
+    let mut seed = 3;
+    for (mma, group) in forms()
+        .into_iter()
+        .flat_map(|mma| [(mma, u32::MAX), (mma, 0xffff_7ffe)])
+    {
+        let mut n_registers = 0;
+        let mut place = |n: usize| -> Offsets {
+            let first = n_registers;
+            n_registers += n;
+            std::array::from_fn(|i| if i < n { 128 * (first + i) as u32 } else { 0 })
+        };
+        let a = [(); 2].map(|()| place(mma.a_registers()));
+        let b = [(); 2].map(|()| place(mma.b_registers()));
+        let sums = [(); 4].map(|()| place(mma.c_registers().max(mma.d_registers())));
+        let product = |a, b, c: usize, d: usize, goes_with_next| Product {
+            a,
+            b,
+            c: sums[c],
+            further: [0; MOST_FURTHER],
+            d: sums[d],
+            goes_with_next,
+        };
+        let products = Products {
+            mma,
+            a: a.to_vec(),
+            b: b.to_vec(),
+            products: vec![
+                product(0, 0, 0, 0, true),
+                product(0, 1, 1, 2, false),
+                product(1, 1, 0, 3, true),
+                product(1, 0, 1, 1, true),
+                product(1, 1, 2, 0, false),
+            ],
+        };
+        let mut frame: Vec<[u32; WARP]> = (0..n_registers)
+            .map(|_| std::array::from_fn(|_| bits(&mut seed) as u32))
+            .collect();
+        let mut want = frame.clone();
+        // SAFETY: the registers of all products are in the frame.
+        unsafe { products_op(&products, group.into(), frame.as_mut_ptr().cast()) };
+        for product in &products.products {
+            let of =
+                |offsets: &Offsets, n: usize| offsets.map(|at| at as usize / 128)[..n].to_vec();
+            let args = [
+                of(&a[product.a], mma.a_registers()),
+                of(&b[product.b], mma.b_registers()),
+                of(&product.c, mma.c_registers()),
+            ];
+            let taking_part = |lane: usize| group >> lane & 1 != 0;
+            let args: Vec<Lanes> = args
+                .concat()
+                .iter()
+                .map(|&n| {
+                    std::array::from_fn(|lane| match taking_part(lane) {
+                        true => want[n][lane].into(),
+                        false => 0,
+                    })
+                })
+                .collect();
+            let results = eval::mma(&mma, &args);
+            for (n, register) in of(&product.d, mma.d_registers()).into_iter().zip(results) {
+                for lane in (0..WARP).filter(|&lane| taking_part(lane)) {
+                    want[n][lane] = register[lane] as u32;
+                }
+            }
+        }
+        assert_eq!(frame, want, "{mma:?}, lanes {group:#x}");
     }
 }

@@ -12,6 +12,8 @@ use ptxjit_abi::Operand;
 pub(crate) struct Frame {
     /// Bytes per gang.
     pub size: u32,
+    /// Of these, bytes of the slots of waits.
+    pub slots: u32,
     /// Slots of each wait.
     pub waits: Vec<WaitSlots>,
 }
@@ -32,9 +34,9 @@ pub(crate) struct WaitSlots {
 }
 
 impl Frame {
-    /// Lays out the slots. Values for which `is_invariant` holds are computed again instead of
-    /// saved.
-    pub(crate) fn new(func: &Function, plan: &Plan, is_invariant: &dyn Fn(Value) -> bool) -> Frame {
+    /// Lays out the slots. Values for which `is_elsewhere` holds are computed again or in the frame
+    /// anyway.
+    pub(crate) fn new(func: &Function, plan: &Plan, is_elsewhere: &dyn Fn(Value) -> bool) -> Frame {
         let lanes = plan.gang;
         let needs: Vec<(Vec<Value>, Vec<Value>, Vec<Value>)> = plan
             .waits
@@ -54,7 +56,7 @@ impl Frame {
                     .live
                     .iter()
                     .copied()
-                    .filter(|&v| !is_invariant(v) && !results.contains(&v))
+                    .filter(|&v| !is_elsewhere(v) && !results.contains(&v))
                     .chain(operands)
                     .collect();
                 values.sort_unstable();
@@ -89,7 +91,7 @@ impl Frame {
                 .unwrap_or(0)
         };
         let wide_start = (count(false) * 4 * lanes).next_multiple_of(16);
-        let size = (wide_start + count(true) * 8 * lanes).next_multiple_of(64);
+        let slots = (wide_start + count(true) * 8 * lanes).next_multiple_of(64);
         let waits = needs
             .into_iter()
             .zip(&plan.waits)
@@ -138,7 +140,11 @@ impl Frame {
                 }
             })
             .collect();
-        Frame { size, waits }
+        Frame {
+            size: slots,
+            slots,
+            waits,
+        }
     }
 }
 

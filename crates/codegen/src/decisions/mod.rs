@@ -14,6 +14,7 @@ mod packed;
 mod patterns;
 mod phases;
 pub(crate) mod predicates;
+pub(crate) mod residents;
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Class, Function, Inst, InstData, Space, Value};
@@ -28,6 +29,7 @@ use nodes::NodeForm;
 use packed::Packed;
 use patterns::Patterns;
 use phases::Phases;
+use residents::Residents;
 
 /// All of it.
 pub(crate) struct Decisions<'a> {
@@ -52,6 +54,7 @@ pub(crate) struct Decisions<'a> {
     /// Nodes whose lanes are held as bits.
     pub counted: Vec<bool>,
     pub phases: Phases,
+    pub residents: Residents,
     pub slots: Slots,
     /// How each node is emitted.
     pub forms: Vec<NodeForm>,
@@ -98,7 +101,15 @@ pub(crate) fn of<'a>(inputs: &'a Inputs<'a>) -> (Decisions<'a>, Frame) {
     });
     let invariants = invariants::Finder::new(func, plan, &in_bits).find();
     let is_invariant = |value| func.as_const(value).is_some() || invariants.is_pinned(value);
-    let frame = Frame::new(func, plan, &is_invariant);
+    let finder = residents::Finder {
+        func,
+        plan,
+        is_pinned: &|value| invariants.is_pinned(value),
+    };
+    let mut residents = finder.find();
+    let is_elsewhere = |value| is_invariant(value) || residents.home(value).is_some();
+    let mut frame = Frame::new(func, plan, &is_elsewhere);
+    frame.size = residents.put_behind(frame.slots);
     let predecessors = predecessors(func);
     let mut decided = Decisions {
         func,
@@ -113,6 +124,7 @@ pub(crate) fn of<'a>(inputs: &'a Inputs<'a>) -> (Decisions<'a>, Frame) {
         predecessors,
         region_of: lane_loops::places(plan),
         phases: phases::find(func, plan, &classes),
+        residents,
         slots: Slots::of(func),
         classes,
         counted,

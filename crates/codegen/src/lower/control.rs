@@ -366,6 +366,9 @@ impl Lower<'_, '_> {
         params
             .into_iter()
             .zip(&call.args)
+            .filter(|&(param, &arg)| !self.stays_home(param, arg))
+            .collect::<Vec<_>>()
+            .into_iter()
             .map(|(param, &arg)| {
                 let val = match self.plan.variability[param] {
                     Variability::Uniform => Val::Uniform(self.scalar_as(arg, param)),
@@ -407,6 +410,8 @@ impl Lower<'_, '_> {
             self.set_mask(edge.target, &lanes);
         }
         for (param, val) in args {
+            // The homes of lanes that are elsewhere may hold other values.
+            let blend = blend || self.decided.residents.home(param).is_some();
             let val = match val {
                 Val::Varying(new) if blend && !(self.mask.is_full && edge.mask.is_none()) => {
                     Val::Varying(self.blend_param(param, new, edge))
@@ -419,11 +424,13 @@ impl Lower<'_, '_> {
 
     /// Lanes that wait at the target already keep their parameter.
     fn blend_param(&mut self, param: Value, new: Parts, edge: &Edge<'_>) -> Parts {
-        let old: Parts = self
-            .variables(param)
-            .iter()
-            .map(|&var| self.b.use_var(var))
-            .collect();
+        let old: Parts = match self.decided.residents.home(param) {
+            Some(home) => self.load_home(home),
+            None => {
+                let vars = self.variables(param);
+                vars.iter().map(|&var| self.b.use_var(var)).collect()
+            }
+        };
         if self.decided.packed.carried[param] {
             let lanes = match (&edge.mask, &self.mask.parts) {
                 (Some(lanes), _) => lanes.clone(),

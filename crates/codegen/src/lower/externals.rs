@@ -6,7 +6,8 @@ use cranelift_codegen::isa::CallConv;
 use ptxjit_ir::InstData;
 
 use super::Lower;
-use crate::object::{HELPERS, KEPT};
+use crate::object::{HELPERS, KEPT, PRODUCTS};
+use ptxjit_abi::mma::Products;
 use ptxjit_abi::object::Helper;
 
 impl Lower<'_, '_> {
@@ -42,6 +43,15 @@ impl Lower<'_, '_> {
         let number = self.out.kept.len() as u32 - 1;
         let sig = || cl::Signature::new(CallConv::triple_default(&target_lexicon::Triple::host()));
         let func_ref = self.imported(KEPT, number, false, sig);
+        self.b.ins().func_addr(types::I64, func_ref)
+    }
+
+    /// The address of products of matrices, which live as long as the kernel.
+    pub(super) fn kept_products(&mut self, products: Products) -> cl::Value {
+        self.out.products.push(products);
+        let number = self.out.products.len() as u32 - 1;
+        let sig = || cl::Signature::new(CallConv::triple_default(&target_lexicon::Triple::host()));
+        let func_ref = self.imported(PRODUCTS, number, false, sig);
         self.b.ins().func_addr(types::I64, func_ref)
     }
 

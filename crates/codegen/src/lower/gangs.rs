@@ -462,7 +462,9 @@ impl Lower<'_, '_> {
     /// The values that variables carry from node to node.
     fn values_between_nodes(&self) -> Vec<ir::Value> {
         let escapes = |&value: &ir::Value| {
-            self.plan.escapes[value] && !self.decided.invariants.is_pinned(value)
+            self.plan.escapes[value]
+                && !self.decided.invariants.is_pinned(value)
+                && self.decided.residents.home(value).is_none()
         };
         self.func.values.keys().filter(escapes).collect()
     }

@@ -12,6 +12,7 @@
 //! * `externals`: external references; `faults`: how accesses fail
 //! * `memory`, `stores`, `speculated`, `subword_access`, `gathers`, `packing`, `stubs`: accesses;
 //!   `address`, `wrapped_index`: their addresses; `atomics`, `updates`, `cas_loops`, `privatize`
+//! * `products`: products of matrices and the values that they keep in the frame; `mma`: others
 //! * `special`: special registers, windows, builtins, the dynamic stack; `warp`: warp operations
 //! * `gangs`: the loops over gangs; `waits`: suspending and resuming; `stop_states`: where gangs
 //!   have
@@ -51,6 +52,7 @@ mod mma;
 mod packing;
 mod prefetch;
 mod privatize;
+mod products;
 mod pure;
 mod quads;
 mod rounding;
@@ -126,6 +128,8 @@ pub(crate) struct Outputs {
     pub symbols: Vec<SymbolRef>,
     /// Instructions that the code evaluates by call.
     pub kept: Vec<InstData>,
+    /// Products of matrices in the frame.
+    pub products: Vec<ptxjit_abi::mma::Products>,
     pub stubs: Vec<Stub>,
     pub lane_inserts: Vec<LaneInserts>,
     /// Instructions without a vector form.
@@ -217,6 +221,8 @@ struct Available {
     bits: FxHashMap<ir::Value, cl::Value>,
     /// Packed vectors.
     subword: FxHashMap<ir::Value, Parts>,
+    /// Values of this node that are in their homes.
+    at_home: FxHashSet<ir::Value>,
 }
 
 /// The lanes that run in the node being emitted, and values derived from them.
@@ -278,6 +284,8 @@ struct NodeState<'a> {
     affine_inputs: Option<&'a AffineInputs>,
     /// Whether the node continues the one before: cached values stay valid.
     continues: bool,
+    /// The block whose instructions are emitted.
+    block: Option<ir::Block>,
     loc: ir::SrcLoc,
 }
 

@@ -95,7 +95,9 @@ impl Lower<'_, '_> {
             unreachable!("quads are pushed in order")
         };
         parts.extend(cast);
-        if is_last && self.plan.escapes[value] {
+        if is_last && self.decided.residents.home(value).is_some() {
+            self.bring_home(value);
+        } else if is_last && self.plan.escapes[value] {
             let val = Val::Varying(parts.clone());
             self.define_variables(value, &val);
         }

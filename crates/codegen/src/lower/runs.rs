@@ -18,10 +18,16 @@ use crate::decisions::is_pure;
 impl Lower<'_, '_> {
     /// Emits instructions in order, except for runs that no other instruction can observe.
     pub(super) fn emit_insts(&mut self, block: ir::Block, insts: &[Inst]) {
+        self.node.block = Some(block);
         let mut rest = insts;
         while let Some(&first) = rest.first() {
             let n = self.decided.stretch(rest, self.assumed());
             if n == 0 {
+                let n_products = self.emit_products(rest);
+                if n_products > 0 {
+                    rest = &rest[n_products..];
+                    continue;
+                }
                 self.loc(self.func.insts[first].loc);
                 self.emit_effect(first);
                 rest = &rest[1..];
@@ -178,7 +184,7 @@ impl Lower<'_, '_> {
     }
 
     /// Emits loads where they are, and the runs of pure instructions between them.
-    fn emit_in_order(&mut self, stretch: &[Inst]) {
+    pub(super) fn emit_in_order(&mut self, stretch: &[Inst]) {
         for run in stretch.split_inclusive(|&inst| !is_pure(&self.func.insts[inst].data)) {
             match run.split_last() {
                 Some((&load, pure)) if !is_pure(&self.func.insts[load].data) => {

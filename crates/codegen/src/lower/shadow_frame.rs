@@ -18,7 +18,7 @@ const MOST_MASKED: usize = 48;
 impl Lower<'_, '_> {
     /// The address of the shadow frame.
     pub(super) fn shadow_frame(&mut self) -> cl::Value {
-        let size = self.out.frame.size;
+        let size = self.out.frame.slots;
         let slot = *self.slots.shadow_frame.get_or_insert_with(|| {
             let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size, 4);
             self.b.create_sized_stack_slot(data)

@@ -422,6 +422,8 @@ impl Lower<'_, '_> {
         if self.decided.packed.carried[value] {
             let parts = self.available.subword[&value].clone();
             self.define_variables(value, &Val::Varying(parts));
+        } else if self.decided.residents.home(value).is_some() {
+            self.bring_home(value);
         } else if self.plan.escapes[value] {
             let quads = self.parts(value);
             self.define_variables(value, &Val::Varying(quads));

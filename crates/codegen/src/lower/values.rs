@@ -93,6 +93,9 @@ impl Lower<'_, '_> {
     }
 
     fn fetch_variables(&mut self, value: ir::Value) -> Val {
+        if let Some(home) = self.decided.residents.home(value) {
+            return Val::Varying(self.load_home(home));
+        }
         let vars = self.variables(value);
         let parts: Parts = vars.iter().map(|&var| self.b.use_var(var)).collect();
         match self.plan.variability[value] {
@@ -163,7 +166,9 @@ impl Lower<'_, '_> {
         };
         self.available.splats.remove(&value);
         self.available.vals.insert(value, val.clone());
-        if self.plan.escapes[value] && !self.decided.invariants.is_pinned(value) {
+        if self.decided.residents.home(value).is_some() {
+            self.bring_home(value);
+        } else if self.plan.escapes[value] && !self.decided.invariants.is_pinned(value) {
             // Other nodes hold it as a vector, whether the guard passed or not.
             let val = match self.plan.variability[value] {
                 Variability::Varying => Val::Varying(self.for_gang(|lower| lower.parts(value))),
@@ -186,8 +191,11 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Assigns an escaping value's variables.
+    /// Assigns an escaping value's variables, or writes its home.
     pub(super) fn define_variables(&mut self, value: ir::Value, val: &Val) {
+        if let (Some(home), Val::Varying(parts)) = (self.decided.residents.home(value), val) {
+            return self.store_home(home, parts);
+        }
         let vars = self.variables(value);
         match val {
             Val::Uniform(x) | Val::Affine(x, _) => self.b.def_var(vars[0], *x),

@@ -1,0 +1,214 @@
+//! The multiplying loops: rows of C, to which products of decoded factors are added, become rows of
+//! D.
+//!
+//! A lane holds a pair of columns, the even one in one register and the odd one in the next. So the
+//! four lanes of a row, in two registers, are eight columns in the order of
+//! [`column_slot`](super::operands::column_slot).
+
+use ptxjit_ir::{Mma, SumFmt};
+
+use super::operands::words_along_k;
+use super::steps::Steps;
+use super::{COLUMNS, Offsets};
+
+/// The registers of C and D of one product. They can be the same.
+#[derive(Copy, Clone)]
+pub(super) struct Sums<'a> {
+    c: (*const u8, &'a Offsets),
+    d: (*mut u8, &'a Offsets),
+}
+
+impl<'a> Sums<'a> {
+    /// # Safety
+    ///
+    /// For as long as the result is used, these are the registers of all lanes of a product, at
+    /// offsets from two places, and nothing else writes them or reads those of D.
+    #[inline(always)]
+    pub(super) unsafe fn at(c: (*const u8, &'a Offsets), d: (*mut u8, &'a Offsets)) -> Sums<'a> {
+        Sums { c, d }
+    }
+
+    /// The words of the four lanes that hold row `row % 8` in register `n` of C.
+    #[inline(always)]
+    fn quad_of_c(&self, n: usize, row: usize) -> [u32; 4] {
+        let (base, offsets) = self.c;
+        // SAFETY: by the promise of `at`; a register has eight quads.
+        unsafe {
+            let register = base.add(offsets[n] as usize);
+            register.cast::<[u32; 4]>().add(row % 8).read()
+        }
+    }
+
+    #[inline(always)]
+    fn set_quad_of_d(&self, n: usize, row: usize, words: [u32; 4]) {
+        let (base, offsets) = self.d;
+        // SAFETY: as in `quad_of_c`.
+        unsafe {
+            let register = base.add(offsets[n] as usize);
+            register.cast::<[u32; 4]>().add(row % 8).write(words);
+        }
+    }
+
+    /// A row of C.
+    #[inline(always)]
+    fn float_row<const C: Kind, S: Steps>(&self, row: usize, steps: &S) -> S::Row {
+        let below = row / 8;
+        if C == HALF {
+            return steps.row_of_halves(self.quad_of_c(below, row));
+        }
+        let (even, odd) = (
+            self.quad_of_c(2 * below, row),
+            self.quad_of_c(2 * below + 1, row),
+        );
+        steps.row(even, odd)
+    }
+
+    #[inline(always)]
+    fn set_float_row<const D: Kind, S: Steps>(&self, row: usize, sums: S::Row, steps: &S) {
+        let (below, sums) = (row / 8, steps.canonical(sums));
+        if D == HALF {
+            return self.set_quad_of_d(below, row, steps.to_halves(sums));
+        }
+        let [even, odd] = steps.columns(sums);
+        self.set_quad_of_d(2 * below, row, even);
+        self.set_quad_of_d(2 * below + 1, row, odd);
+    }
+
+    /// C is added last, since it is this sum that saturates. Before, at most 64 products of 16 bits
+    /// cannot wrap.
+    #[inline(always)]
+    fn set_integer_row<const D: Kind, S: Steps>(&self, row: usize, sums: S::Row, steps: &S) {
+        let below = row / 8;
+        for (n, mut words) in steps.columns(sums).into_iter().enumerate() {
+            let c = self.quad_of_c(2 * below + n, row);
+            for (sum, c) in words.iter_mut().zip(c) {
+                *sum = match D == SATURATING {
+                    true => (c as i32).saturating_add(*sum as i32) as u32,
+                    false => c.wrapping_add(*sum),
+                };
+            }
+            self.set_quad_of_d(2 * below + n, row, words);
+        }
+    }
+}
+
+/// What sums are. A constant in the loops, so that they test nothing.
+type Kind = u8;
+const HALF: Kind = 0;
+const SINGLE: Kind = 1;
+const WRAPPING: Kind = 2;
+const SATURATING: Kind = 3;
+
+/// D = A * B + C for products that share A.
+#[inline(always)]
+pub(super) fn add<const N: usize>(
+    mma: &Mma,
+    a: &[u32],
+    b: [&[u32]; N],
+    sums: [Sums<'_>; N],
+    steps: &impl Steps,
+) {
+    let mut rows = [&[[0; COLUMNS]; 0][..]; N];
+    for (rows, b) in rows.iter_mut().zip(b) {
+        *rows = b.as_chunks().0;
+    }
+    match (mma.c, mma.d) {
+        (SumFmt::S32, _) if mma.saturates => {
+            of_kind::<SATURATING, SATURATING, N>(mma, a, rows, sums, steps);
+        }
+        (SumFmt::S32, _) => of_kind::<WRAPPING, WRAPPING, N>(mma, a, rows, sums, steps),
+        (SumFmt::F16, SumFmt::F16) => of_kind::<HALF, HALF, N>(mma, a, rows, sums, steps),
+        (SumFmt::F16, _) => of_kind::<HALF, SINGLE, N>(mma, a, rows, sums, steps),
+        (_, SumFmt::F16) => of_kind::<SINGLE, HALF, N>(mma, a, rows, sums, steps),
+        (_, _) => of_kind::<SINGLE, SINGLE, N>(mma, a, rows, sums, steps),
+    }
+}
+
+#[inline(always)]
+fn of_kind<const C: Kind, const D: Kind, const N: usize>(
+    mma: &Mma,
+    a: &[u32],
+    b: [&[[u32; COLUMNS]]; N],
+    sums: [Sums<'_>; N],
+    steps: &impl Steps,
+) {
+    match words_along_k(mma) {
+        4 => add_along::<4, C, D, N>(mma, a, b, sums, steps),
+        8 => add_along::<8, C, D, N>(mma, a, b, sums, steps),
+        16 => add_along::<16, C, D, N>(mma, a, b, sums, steps),
+        32 => add_along::<32, C, D, N>(mma, a, b, sums, steps),
+        k => unreachable!("no product has {k} words along K"),
+    }
+}
+
+/// With `K` words along K. Eight rows of sums stay in registers of the processor, as many as its
+/// multiply-adds need to hide how long each takes: all of one product, or four of each of two,
+/// which takes fewer loads.
+#[inline(always)]
+fn add_along<const K: usize, const C: Kind, const D: Kind, const N: usize>(
+    mma: &Mma,
+    a: &[u32],
+    mut b: [&[[u32; COLUMNS]]; N],
+    sums: [Sums<'_>; N],
+    steps: &impl Steps,
+) {
+    for b in &mut b {
+        *b = &b[..K];
+    }
+    let a = &a.as_chunks::<K>().0[..mma.m];
+    if N == 1 {
+        for (strip, a) in a.as_chunks::<8>().0.iter().enumerate() {
+            add_strip::<K, 8, C, D, N>(8 * strip, a, b, &sums, steps);
+        }
+    } else {
+        for (strip, a) in a.as_chunks::<4>().0.iter().enumerate() {
+            add_strip::<K, 4, C, D, N>(4 * strip, a, b, &sums, steps);
+        }
+    }
+}
+
+// Below are loops where closures would be shorter: a closure is compiled without the instructions
+// of the vector forms around it, and then not inlined.
+
+#[inline(always)]
+fn add_strip<const K: usize, const R: usize, const C: Kind, const D: Kind, const N: usize>(
+    first: usize,
+    a: &[[u32; K]; R],
+    b: [&[[u32; COLUMNS]]; N],
+    sums: &[Sums<'_>; N],
+    steps: &impl Steps,
+) {
+    let mut rows = [[steps.splat(0); R]; N];
+    if C <= SINGLE {
+        for (rows, sums) in rows.iter_mut().zip(sums) {
+            for (r, row) in rows.iter_mut().enumerate() {
+                *row = sums.float_row::<C, _>(first + r, steps);
+            }
+        }
+    }
+    for k in (0..K).step_by(4) {
+        for k in k..k + 4 {
+            let mut columns = [steps.splat(0); N];
+            for n in 0..N {
+                columns[n] = steps.load(&b[n][k]);
+            }
+            for r in 0..R {
+                let a = steps.splat(a[r][k]);
+                for n in 0..N {
+                    rows[n][r] = match C <= SINGLE {
+                        true => steps.add_float(a, columns[n], rows[n][r]),
+                        false => steps.add_pair(a, columns[n], rows[n][r]),
+                    };
+                }
+            }
+        }
+    }
+    for (rows, sums) in rows.iter().zip(sums) {
+        for (r, &row) in rows.iter().enumerate() {
+            match D <= SINGLE {
+                true => sums.set_float_row::<D, _>(first + r, row, steps),
+                false => sums.set_integer_row::<D, _>(first + r, row, steps),
+            }
+        }
+    }
+}

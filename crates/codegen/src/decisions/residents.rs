@@ -1,0 +1,517 @@
+//! Which values are kept in a gang's frame all the time: the fragments of matrices.
+//!
+//! A product of matrices reads and writes its registers in memory. So what is a factor or a sum of a
+//! product, and parameters that such values reach, has a *home*: a place in the frame that always
+//! holds the value. Waits need not save it, and a sum that goes through a loop is changed in place.
+//! All other values go through variables, from which the register allocator makes what it can.
+//!
+//! How: values share a home where none is needed after another one is written, by the lanes' own
+//! control flow: writes of some lanes leave those of others as they are. First the parameters and
+//! their arguments, C and D are put together as far as this allows; then homes are handed out in
+//! the order of definitions, each the first that is free.
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{Block, Function, Inst, InstData, Mma, Type, Value, WarpOp};
+use ptxjit_vectorize::{Node, Plan, SingleLane, Variability, WaitKind};
+
+use super::lane_loops;
+use ptxjit_abi::warp_ops::WARP;
+
+/// Bytes of a home: a word of each lane.
+pub(crate) const HOME: u32 = 4 * WARP as u32;
+
+/// With more candidates than this no value has a home: what is kept about pairs of them would take
+/// more than two megabytes.
+const MOST_CANDIDATES: usize = 4096;
+
+/// Registers of products that are not of values with homes: as many as several products of any form
+/// have.
+pub(crate) const N_PASSING: u32 = 64;
+
+/// A value that other instructions than products use.
+#[derive(Clone)]
+struct Used {
+    value: Value,
+    /// Where it is defined, if an instruction does that.
+    made_in: Option<Block>,
+    /// Where it is used.
+    blocks: Vec<Block>,
+}
+
+/// Values with homes.
+#[derive(Default)]
+pub(crate) struct Residents {
+    /// The number of a value's home.
+    home: SecondaryMap<Value, Option<u32>>,
+    /// Of each home, the values that other instructions than products use.
+    users: Vec<Vec<Used>>,
+    /// Where the first home is, from the start of the frame on.
+    start: u32,
+}
+
+impl Residents {
+    /// Puts the homes behind the slots of waits, and returns the size of both.
+    pub(super) fn put_behind(&mut self, slots: u32) -> u32 {
+        self.start = slots;
+        match self.n_homes() {
+            0 => slots,
+            n_homes => slots + (n_homes + N_PASSING) * HOME,
+        }
+    }
+
+    fn n_homes(&self) -> u32 {
+        self.users.len() as u32
+    }
+
+    /// Values of the home of another one that instructions in a block use, products aside, and
+    /// whether the block defines them.
+    pub(crate) fn used_beside(
+        &self,
+        value: Value,
+        block: Block,
+    ) -> impl Iterator<Item = (Value, bool)> {
+        let users = self.home[value].map_or(&[][..], |number| &self.users[number as usize]);
+        let beside = users.iter().filter(move |used| used.value != value);
+        let here = beside.filter(move |used| used.blocks.contains(&block));
+        here.map(move |used| (used.value, used.made_in == Some(block)))
+    }
+
+    /// Where a value's home is in the frame.
+    pub(crate) fn home(&self, value: Value) -> Option<u32> {
+        self.home[value].map(|number| self.start + number * HOME)
+    }
+
+    /// Where a register of another value is in the frame.
+    pub(crate) fn passing(&self, number: u32) -> u32 {
+        self.start + (self.n_homes() + number) * HOME
+    }
+
+    /// Whether products read and write the frame.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.users.is_empty()
+    }
+}
+
+/// The product that an instruction is, if its registers have 32 bits.
+pub(crate) fn product(func: &Function, inst: Inst) -> Option<Mma> {
+    let InstData::Warp {
+        op: WarpOp::Mma(mma),
+        ..
+    } = func.insts[inst].data
+    else {
+        return None;
+    };
+    (mma.register() == Type::B32).then_some(mma)
+}
+
+/// Values that are found on the way.
+pub(super) struct Finder<'a> {
+    pub func: &'a Function,
+    pub plan: &'a Plan,
+    /// Whether a value is computed again wherever it is used.
+    pub is_pinned: &'a dyn Fn(Value) -> bool,
+}
+
+impl Finder<'_> {
+    /// Hands out homes for code of whole warps in which lanes do not wait at products.
+    pub(super) fn find(&self) -> Residents {
+        let products = match self.plan.gang as usize {
+            WARP => self.products(),
+            _ => Vec::new(),
+        };
+        if products.is_empty() {
+            return Residents::default();
+        }
+        let candidates = self.candidates(&products);
+        if candidates.len() > MOST_CANDIDATES {
+            return Residents::default();
+        }
+        let mut webs = Webs::new(self.func, candidates);
+        for &inst in &products {
+            let node = &self.func.insts[inst];
+            let InstData::Warp { args, .. } = &node.data else {
+                continue;
+            };
+            let Some(mma) = product(self.func, inst) else {
+                continue;
+            };
+            if mma.c == mma.d {
+                let first = mma.a_registers() + mma.b_registers();
+                let sums = &args[first..][..mma.c_registers()];
+                for (&c, &d) in sums.iter().zip(&node.results) {
+                    webs.join(c, d);
+                }
+            }
+        }
+        for data in self.func.blocks.values() {
+            for call in data.term.targets() {
+                for (&param, &arg) in self.func.blocks[call.block].params.iter().zip(&call.args) {
+                    webs.join(param, arg);
+                }
+            }
+        }
+        let mut residents = webs.hand_out();
+        self.find_users(&mut residents);
+        residents
+    }
+
+    fn find_users(&self, residents: &mut Residents) {
+        let mut used: SecondaryMap<Value, (Option<Block>, Vec<Block>)> = SecondaryMap::new();
+        for (block, data) in self.func.blocks.iter() {
+            for &inst in &data.insts {
+                let node = &self.func.insts[inst];
+                node.results
+                    .iter()
+                    .for_each(|&result| used[result].0 = Some(block));
+                if product(self.func, inst).is_some() {
+                    continue;
+                }
+                for arg in node.data.args() {
+                    if used[arg].1.last() != Some(&block) {
+                        used[arg].1.push(block);
+                    }
+                }
+            }
+        }
+        for (value, (made_in, blocks)) in used.iter() {
+            if let Some(number) = residents.home[value] {
+                residents.users[number as usize].push(Used {
+                    value,
+                    made_in: *made_in,
+                    blocks: blocks.clone(),
+                });
+            }
+        }
+    }
+
+    fn products(&self) -> Vec<Inst> {
+        let blocks = self
+            .func
+            .blocks
+            .iter()
+            .filter(|&(block, _)| self.is_for_all(block));
+        let insts = blocks.flat_map(|(block, data)| {
+            let wait = self.plan.wait_of[block].map(|wait| self.plan.waits[wait as usize].kind);
+            let n_waits = usize::from(matches!(wait, Some(WaitKind::Inst(_))));
+            data.insts[n_waits..].iter().copied()
+        });
+        insts
+            .filter(|&inst| product(self.func, inst).is_some())
+            .collect()
+    }
+
+    /// Whether a block runs for all lanes of its mask at once.
+    fn is_for_all(&self, block: Block) -> bool {
+        self.plan.single_lane[block] == SingleLane::No
+    }
+
+    /// The values that have homes, in the order of their numbers.
+    fn candidates(&self, products: &[Inst]) -> Vec<Value> {
+        let can = self.eligible();
+        let mut is_candidate: SecondaryMap<Value, bool> = SecondaryMap::new();
+        for &inst in products {
+            let node = &self.func.insts[inst];
+            let values = node
+                .data
+                .args()
+                .into_iter()
+                .chain(node.results.iter().copied());
+            for value in values.filter(|&value| can[value]) {
+                is_candidate[value] = true;
+            }
+        }
+        // Parameters that such values reach, and what reaches such parameters.
+        loop {
+            let mut changed = false;
+            for data in self.func.blocks.values() {
+                for call in data.term.targets() {
+                    let params = &self.func.blocks[call.block].params;
+                    for (&param, &arg) in params.iter().zip(&call.args) {
+                        let both = can[param] && can[arg];
+                        if both && is_candidate[param] != is_candidate[arg] {
+                            (is_candidate[param], is_candidate[arg]) = (true, true);
+                            changed = true;
+                        }
+                    }
+                }
+            }
+            if !changed {
+                break;
+            }
+        }
+        self.func
+            .values
+            .keys()
+            .filter(|&value| is_candidate[value])
+            .collect()
+    }
+
+    /// The values that can have homes: a word of each lane, written by code for all lanes, and not
+    /// in the hands of the runtime.
+    fn eligible(&self) -> SecondaryMap<Value, bool> {
+        let (func, plan) = (self.func, self.plan);
+        let mut can: SecondaryMap<Value, bool> = SecondaryMap::new();
+        for value in func.values.keys() {
+            can[value] = func.ty(value) == Type::B32
+                && plan.variability[value] == Variability::Varying
+                && func.as_const(value).is_none()
+                && !(self.is_pinned)(value);
+        }
+        for wait in &plan.waits {
+            if let WaitKind::Inst(inst) = wait.kind {
+                let node = &func.insts[inst];
+                let args = node.data.args();
+                let values = args.iter().chain(&node.results);
+                values.for_each(|&value| can[value] = false);
+            }
+        }
+        let region_of = lane_loops::places(plan);
+        for (pos, node) in plan.order.nodes.iter().enumerate() {
+            let Node::Block(block) = *node else { continue };
+            if self.is_for_all(block) && region_of[pos].is_none() {
+                continue;
+            }
+            let data = &func.blocks[block];
+            let targets = data.term.targets().into_iter();
+            let params = targets.flat_map(|call| func.blocks[call.block].params.clone());
+            let results = data
+                .insts
+                .iter()
+                .flat_map(|&inst| func.insts[inst].results.clone());
+            let own = data.params.iter().copied();
+            own.chain(params)
+                .chain(results)
+                .for_each(|value| can[value] = false);
+        }
+        can
+    }
+}
+
+/// A set of candidates, by number.
+#[derive(Clone, PartialEq, Eq)]
+struct Set(Vec<u64>);
+
+impl Set {
+    fn new(size: usize) -> Set {
+        Set(vec![0; size.div_ceil(64)])
+    }
+
+    fn add(&mut self, number: usize) {
+        self.0[number / 64] |= 1 << (number % 64);
+    }
+
+    fn remove(&mut self, number: usize) {
+        self.0[number / 64] &= !(1 << (number % 64));
+    }
+
+    fn add_all(&mut self, others: &Set) {
+        for (word, other) in self.0.iter_mut().zip(&others.0) {
+            *word |= other;
+        }
+    }
+
+    fn meets(&self, others: &Set) -> bool {
+        self.0
+            .iter()
+            .zip(&others.0)
+            .any(|(word, other)| word & other != 0)
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = usize> {
+        let words = self.0.iter().enumerate();
+        words.flat_map(|(n, &word)| {
+            (0..64)
+                .filter(move |bit| word >> bit & 1 != 0)
+                .map(move |bit| 64 * n + bit)
+        })
+    }
+}
+
+/// Values that share homes.
+struct Webs {
+    values: Vec<Value>,
+    number: SecondaryMap<Value, Option<usize>>,
+    /// The web that a candidate belongs to, by one of its members.
+    web_of: Vec<usize>,
+    /// Of each web, its members, and the candidates that no member can share a home with.
+    members: Vec<Set>,
+    conflicts: Vec<Set>,
+}
+
+impl Webs {
+    fn new(func: &Function, values: Vec<Value>) -> Webs {
+        let n = values.len();
+        let mut number = SecondaryMap::new();
+        let mut members = vec![Set::new(n); n];
+        for (idx, &value) in values.iter().enumerate() {
+            number[value] = Some(idx);
+            members[idx].add(idx);
+        }
+        let mut webs = Webs {
+            number,
+            web_of: (0..n).collect(),
+            members,
+            conflicts: vec![Set::new(n); n],
+            values,
+        };
+        webs.find_conflicts(func);
+        webs
+    }
+
+    /// A value conflicts with what is live where it is defined.
+    fn find_conflicts(&mut self, func: &Function) {
+        let live_in = self.live_in(func);
+        for (block, data) in func.blocks.iter() {
+            let mut live = self.live_at_end(func, block, &live_in);
+            for &inst in data.insts.iter().rev() {
+                let node = &func.insts[inst];
+                let results = node.results.iter();
+                let results: Vec<usize> = results.filter_map(|&value| self.number[value]).collect();
+                // Results are written together, those without a use too.
+                results.iter().for_each(|&result| live.add(result));
+                results
+                    .iter()
+                    .for_each(|&result| self.add_conflicts(result, &live));
+                results.iter().for_each(|&result| live.remove(result));
+                let args = node.data.args();
+                args.iter()
+                    .filter_map(|&arg| self.number[arg])
+                    .for_each(|arg| live.add(arg));
+                self.keep_sums_apart(func, inst);
+            }
+            let params = data.params.iter();
+            let params: Vec<usize> = params.filter_map(|&value| self.number[value]).collect();
+            params.iter().for_each(|&param| live.add(param));
+            params
+                .iter()
+                .for_each(|&param| self.add_conflicts(param, &live));
+        }
+    }
+
+    /// A product reads some rows of C after it has written others of D: a register of D can be that
+    /// of C with the same rows, and no other.
+    fn keep_sums_apart(&mut self, func: &Function, inst: Inst) {
+        let Some(mma) = product(func, inst) else {
+            return;
+        };
+        let node = &func.insts[inst];
+        let args = node.data.args();
+        let sums = &args[mma.a_registers() + mma.b_registers()..][..mma.c_registers()];
+        for (i, &c) in sums.iter().enumerate() {
+            for (j, &d) in node.results.iter().enumerate() {
+                if let (Some(c), Some(d)) = (self.number[c], self.number[d])
+                    && (i != j || mma.c != mma.d)
+                {
+                    self.conflicts[c].add(d);
+                    self.conflicts[d].add(c);
+                }
+            }
+        }
+    }
+
+    fn add_conflicts(&mut self, written: usize, live: &Set) {
+        self.conflicts[written].add_all(live);
+        self.conflicts[written].remove(written);
+        for other in live.numbers().filter(|&other| other != written) {
+            self.conflicts[other].add(written);
+        }
+    }
+
+    /// What is live behind the last instruction of a block, arguments of its branch included.
+    fn live_at_end(
+        &self,
+        func: &Function,
+        block: Block,
+        live_in: &SecondaryMap<Block, Option<Set>>,
+    ) -> Set {
+        let mut live = Set::new(self.values.len());
+        let term = &func.blocks[block].term;
+        for call in term.targets() {
+            if let Some(set) = &live_in[call.block] {
+                live.add_all(set);
+            }
+        }
+        term.for_each_arg(|arg| {
+            if let Some(number) = self.number[arg] {
+                live.add(number);
+            }
+        });
+        live
+    }
+
+    /// What is live at the start of each block, its parameters excluded.
+    fn live_in(&self, func: &Function) -> SecondaryMap<Block, Option<Set>> {
+        let mut live_in: SecondaryMap<Block, Option<Set>> = SecondaryMap::new();
+        loop {
+            let mut changed = false;
+            let blocks: Vec<Block> = func.blocks.keys().collect();
+            for &block in blocks.iter().rev() {
+                let mut live = self.live_at_end(func, block, &live_in);
+                let data = &func.blocks[block];
+                for &inst in data.insts.iter().rev() {
+                    let node = &func.insts[inst];
+                    let results = node.results.iter();
+                    results
+                        .filter_map(|&value| self.number[value])
+                        .for_each(|result| live.remove(result));
+                    let args = node.data.args();
+                    args.iter()
+                        .filter_map(|&arg| self.number[arg])
+                        .for_each(|arg| live.add(arg));
+                }
+                let params = data.params.iter();
+                params
+                    .filter_map(|&value| self.number[value])
+                    .for_each(|param| live.remove(param));
+                if live_in[block].as_ref() != Some(&live) {
+                    live_in[block] = Some(live);
+                    changed = true;
+                }
+            }
+            if !changed {
+                return live_in;
+            }
+        }
+    }
+
+    /// Puts the webs of two values together, if both are candidates and do not conflict.
+    fn join(&mut self, a: Value, b: Value) {
+        let (Some(a), Some(b)) = (self.number[a], self.number[b]) else {
+            return;
+        };
+        let (a, b) = (self.web_of[a], self.web_of[b]);
+        if a == b || self.conflicts[a].meets(&self.members[b]) {
+            return;
+        }
+        let empty = Set::new(self.values.len());
+        let members = std::mem::replace(&mut self.members[b], empty.clone());
+        let conflicts = std::mem::replace(&mut self.conflicts[b], empty);
+        members.numbers().for_each(|member| self.web_of[member] = a);
+        self.members[a].add_all(&members);
+        self.conflicts[a].add_all(&conflicts);
+    }
+
+    fn hand_out(self) -> Residents {
+        let mut residents = Residents::default();
+        let mut taken: Vec<Set> = Vec::new();
+        let mut home_of: Vec<Option<usize>> = vec![None; self.values.len()];
+        for (idx, &value) in self.values.iter().enumerate() {
+            let web = self.web_of[idx];
+            let home = home_of[web].unwrap_or_else(|| {
+                let free = taken
+                    .iter()
+                    .position(|members| !self.conflicts[web].meets(members));
+                let home = free.unwrap_or_else(|| {
+                    taken.push(Set::new(self.values.len()));
+                    taken.len() - 1
+                });
+                taken[home].add_all(&self.members[web]);
+                home
+            });
+            home_of[web] = Some(home);
+            residents.home[value] = Some(home as u32);
+        }
+        residents.users = vec![Vec::new(); taken.len()];
+        residents
+    }
+}
