@@ -42,7 +42,7 @@ pub struct Launch {
     grid: Dim3,
     pub(crate) block: Dim3,
     cluster: Option<Dim3>,
-    shared: u32,
+    pub(crate) shared: u32,
     pub(crate) cooperative: bool,
     pub(crate) open_memory: bool,
     pub(crate) peers: Option<PeerGuard>,
@@ -368,7 +368,7 @@ impl Launch {
     }
 
     /// How much the compiler should hurry.
-    fn baseline(&self) -> BaselineTier {
+    pub(crate) fn baseline(&self) -> BaselineTier {
         if self.options.eager {
             BaselineTier::Never
         } else if self.n_threads() <= FEW_THREADS {
@@ -621,8 +621,9 @@ impl Prepared {
                 let start = Instant::now();
                 if let Some(ready) = &self.screen {
                     let screened = self.launch.run_screened(ready, &self.params)?;
-                    if let Some(time) = screened {
-                        return Ok(self.stats(time, true));
+                    if let Some((time, is_proven)) = screened {
+                        let stats = self.stats(time, true);
+                        return Ok(LaunchStats { is_proven, ..stats });
                     }
                 }
                 let (schedule, turns) = self.choices()?;
@@ -670,6 +671,7 @@ impl Prepared {
             compile_time: self.compile_time,
             time,
             is_screened,
+            is_proven: false,
         }
     }
 
@@ -859,4 +861,6 @@ pub struct LaunchStats {
     pub time: Duration,
     /// Sanitizers were on, and compiled code made sure that they have nothing to find.
     pub is_screened: bool,
+    /// It was known before the launch that there was nothing to find: it ran as without sanitizers.
+    pub is_proven: bool,
 }

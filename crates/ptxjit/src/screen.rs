@@ -1,23 +1,26 @@
 //! Screened launches: compiled code that notices whether there may be anything to find, before the
 //! exact and slow detectors are asked.
 //!
-//! A launch that the sanitizers `race`, `init` or `sync` watch runs first as
-//! [`ptxjit_passes::screen`] instruments it, on one worker. If nothing was suspected it is over,
-//! with nothing found. Otherwise, and if it failed, memory is put back and the interpreter runs it
-//! again. Findings are always those of the interpreter.
+//! A launch that the sanitizers `race`, `init` or `sync` watch is looked at before it runs: for the
+//! memory, the parameters and the shape that it has, [`ptxjit_passes::screen`] proves of most
+//! accesses that there is nothing to find. If it does so of all, the launch runs as without
+//! sanitizers. Otherwise instrumented code runs it, which looks at the others, on one worker where
+//! accesses are compared. If nothing was suspected it is over, with nothing found. Otherwise, and
+//! if it failed, memory is put back and the interpreter runs it again. Findings are always those of
+//! the interpreter.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use ptxjit_abi::{CompiledKernel, Facts};
+use ptxjit_abi::{CompiledKernel, Facts, SymbolRef};
 use ptxjit_codegen::BaselineTier;
-use ptxjit_ir::Program;
-use ptxjit_passes::screen::{self, Params, Screened, UNWRITTEN, Wanted};
+use ptxjit_ir::{Program, VarId};
+use ptxjit_passes::screen::{self, Launched, Needs, Params, Screened, UNWRITTEN, Wanted};
 use ptxjit_runtime::{LaunchError, TagTables};
 
-use crate::compile::{Limit, Variant};
+use crate::compile::{Limit, Variant, Variants};
 use crate::failure::Cause;
 use crate::launch::Launch;
 use crate::module::KernelInner;
@@ -42,19 +45,44 @@ const PAD: u64 = 64;
 /// Bytes of the flag, and what tables are aligned to.
 const PAGE: u64 = 4096;
 
+/// Forms of a kernel that check for different needs. Launches that would take more check for
+/// everything: compiling costs more than that.
+const MOST_FORMS: usize = 8;
+
 /// What the launches of a kernel are screened with; none for kernels that cannot be.
 #[derive(Default)]
 pub(crate) struct Screens(Mutex<HashMap<Wanted, Option<Arc<Screen>>>>);
 
 struct Screen {
+    kernel: screen::Kernel,
+    /// By what is checked; everything if there is no list.
+    forms: Mutex<HashMap<FormKey, Arc<Form>>>,
+    /// What was found out about the last launch.
+    last: Mutex<Option<(Given, Option<Arc<Needs>>)>>,
+}
+
+type FormKey = Option<Vec<(u32, [bool; 4])>>;
+
+struct Form {
     screened: Screened,
     compiled: Mutex<HashMap<(u32, Facts, bool), Arc<CompiledKernel>>>,
 }
 
-/// A launch that can be screened: the code, and its place among tags.
+/// All that proofs start from.
+#[derive(PartialEq, Eq, Debug)]
+struct Given {
+    block: [u32; 3],
+    grid: [u32; 3],
+    shared: u32,
+    params: Vec<u8>,
+    blocks: Vec<(u64, u64)>,
+    unwritten: Vec<(u64, u64)>,
+    vars: BTreeMap<VarId, u64>,
+}
+
+/// A launch that can be screened: the kernel, and the form of its code.
 pub(crate) struct Ready {
     screen: Arc<Screen>,
-    code: Arc<CompiledKernel>,
     variant: Variant,
     wanted: Wanted,
 }
@@ -62,7 +90,7 @@ pub(crate) struct Ready {
 impl Ready {
     /// Gang width of the code.
     pub(crate) fn gang(&self) -> u32 {
-        self.code.gang
+        self.variant.gang
     }
 }
 
@@ -83,10 +111,11 @@ impl Screens {
         if let Some(known) = known {
             return Ok(known);
         }
-        let made = screened(kernel, wanted, limit)?.ok().map(|screened| {
+        let made = screened(kernel, wanted, limit)?.ok().map(|kernel| {
             Arc::new(Screen {
-                screened,
-                compiled: Mutex::default(),
+                kernel,
+                forms: Mutex::default(),
+                last: Mutex::default(),
             })
         });
         lock(&self.0).insert(wanted, made.clone());
@@ -94,12 +123,12 @@ impl Screens {
     }
 }
 
-/// The instrumented program, or why there is none.
+/// The kernel as it is screened, or why it is not.
 fn screened(
     kernel: &KernelInner,
     wanted: Wanted,
     limit: Limit,
-) -> Result<Result<Screened, &'static str>, Error> {
+) -> Result<Result<screen::Kernel, &'static str>, Error> {
     let marked = kernel.marked_program()?;
     if wanted.mem && kernel.has_near_constants(&marked) {
         return Ok(Err(
@@ -110,10 +139,10 @@ fn screened(
     let kept = screen::keep(&mut program);
     kernel.optimize(&mut program, limit)?;
     let admitted = screen::admits(&marked, &program, wanted);
-    Ok(admitted.map(|()| screen::run(program, &kept, wanted)))
+    Ok(admitted.map(|()| screen::Kernel::new(program, kept, wanted)))
 }
 
-/// The instrumented program, to be looked at.
+/// The instrumented program, to be looked at: as it checks for everything.
 pub(crate) fn program(
     kernel: &KernelInner,
     options: &Options,
@@ -124,7 +153,7 @@ pub(crate) fn program(
         let text = format!("this kernel is watched in the interpreter alone: {why}");
         Error::usage(UsageRule::Options, text)
     })?;
-    Ok(Arc::new(screened.program))
+    Ok(Arc::new(screened.screened(None).program))
 }
 
 fn wanted(checks: Checks) -> Wanted {
@@ -137,6 +166,43 @@ fn wanted(checks: Checks) -> Wanted {
 }
 
 impl Screen {
+    /// The form that checks for such needs.
+    fn form(&self, needs: Option<&Needs>) -> Arc<Form> {
+        let mut forms = lock(&self.forms);
+        let is_new = |key: &FormKey| !forms.contains_key(key) && forms.len() >= MOST_FORMS;
+        let needs = needs.filter(|needs| !is_new(&Some(needs.key())));
+        let form = forms.entry(needs.map(Needs::key)).or_insert_with(|| {
+            Arc::new(Form {
+                screened: self.kernel.screened(needs),
+                compiled: Mutex::default(),
+            })
+        });
+        form.clone()
+    }
+
+    /// What must be checked of a launch; everything if none.
+    fn needs(&self, given: Given) -> Option<Arc<Needs>> {
+        if let Some((before, needs)) = &*lock(&self.last)
+            && *before == given
+        {
+            return needs.clone();
+        }
+        let launched = Launched {
+            block: given.block,
+            grid: given.grid,
+            params: &given.params,
+            shared: given.shared,
+            blocks: &given.blocks,
+            unwritten: &given.unwritten,
+            vars: &given.vars,
+        };
+        let needs = self.kernel.prove(&launched).ok().map(Arc::new);
+        *lock(&self.last) = Some((given, needs.clone()));
+        needs
+    }
+}
+
+impl Form {
     fn code(&self, variant: &Variant, limit: Limit) -> Result<Arc<CompiledKernel>, ()> {
         let key = (variant.gang, variant.facts, variant.memcheck);
         if let Some(code) = lock(&self.compiled).get(&key) {
@@ -173,44 +239,126 @@ impl Launch {
             return Ok(None);
         };
         let threads = self.block.count();
-        if screen.screened.whole_warps && !threads.is_multiple_of(32) {
+        if screen.kernel.needs_whole_warps() && !threads.is_multiple_of(32) {
             return Ok(None);
         }
         let mut variant = self.variant(limit)?;
         variant.memcheck = checks.mem;
         variant.foreign = false;
         variant.facts.whole_gangs = false;
-        let Ok(code) = screen.code(&variant, limit) else {
-            return Ok(None);
-        };
         Ok(Some(Ready {
             screen,
-            code,
             variant,
             wanted,
         }))
     }
 
-    /// Runs the launch with instrumentation. None if something is suspected; memory is then as it
-    /// was before.
+    /// Runs the launch with what instrumentation it needs, and tells how long that took and whether
+    /// it needed none. None if something is suspected; memory is then as it was before.
     pub(crate) fn run_screened(
         &self,
         ready: &Ready,
         params: &[u8],
+    ) -> Result<Option<(Duration, bool)>, Error> {
+        let start = Instant::now();
+        let limit = Limit::start(self.options.timeout);
+        let _user = self.kernel.module.device.arena.use_tables();
+        // Variables must have their places before proofs, tables and a copy of memory are made.
+        let Some(vars) = self.placed_vars(ready) else {
+            return Ok(None);
+        };
+        let given = self.given(ready, params, vars);
+        let needs = given.and_then(|given| ready.screen.needs(given));
+        let proving = start.elapsed();
+        let is_proven = needs.as_ref().is_some_and(|needs| needs.is_clean);
+        let time = match &needs {
+            Some(needs) if is_proven => self.run_plain(ready, (needs, limit), params)?,
+            _ => self.run_instrumented(ready, (needs.as_deref(), limit), params)?,
+        };
+        Ok(time.map(|time| (time + proving, is_proven)))
+    }
+
+    /// The addresses of variables in device memory, and offsets of those in constant memory. None if
+    /// they cannot be placed.
+    fn placed_vars(&self, ready: &Ready) -> Option<BTreeMap<VarId, u64>> {
+        let vars = ready.screen.kernel.placed_vars();
+        let symbols: Vec<SymbolRef> = vars.iter().map(|&var| SymbolRef::Var(var)).collect();
+        let addrs = self.kernel.module.memory.symbols(&symbols).ok()?;
+        Some(vars.into_iter().zip(addrs).collect())
+    }
+
+    /// What a proof starts from. None if there is memory that it does not know.
+    fn given(&self, ready: &Ready, params: &[u8], vars: BTreeMap<VarId, u64>) -> Option<Given> {
+        let arena = &self.kernel.module.device.arena;
+        let blocks = arena.live_blocks()?;
+        let unwritten = match ready.wanted.init {
+            true => arena.unwritten_blocks(),
+            false => Vec::new(),
+        };
+        Some(Given {
+            block: self.block.0,
+            grid: self.n_blocks().0,
+            shared: self.shared,
+            params: params.to_vec(),
+            blocks,
+            unwritten,
+            vars,
+        })
+    }
+
+    /// Runs a launch that has nothing to find, bounds included.
+    fn run_plain(
+        &self,
+        ready: &Ready,
+        (needs, limit): (&Needs, Limit),
+        params: &[u8],
     ) -> Result<Option<Duration>, Error> {
-        let mut desc = self.desc(&ready.variant, &ready.code, Vec::new())?;
+        let mut variant = self.variant(limit)?;
+        variant.memcheck = false;
+        let got = self.kernel.variant(&variant, self.baseline(), limit)?;
+        Variants::improve(&self.kernel.inner, &variant, &got.code);
+        let desc = self.desc(&variant, &got.code, params.to_vec())?;
+        let device = &self.kernel.module.device;
+        let launched = device.runtime.launch(&desc);
+        match launched {
+            Ok(stats) => {
+                if ready.wanted.init {
+                    for &(start, len) in &needs.written {
+                        device.arena.written(start, len);
+                    }
+                } else {
+                    device.arena.all_written();
+                }
+                Ok(Some(stats.time))
+            }
+            Err(err) => {
+                let kernel = &self.kernel;
+                Err(Cause::from(err).into_error(&kernel.inner.name, &kernel.module.front))
+            }
+        }
+    }
+
+    fn run_instrumented(
+        &self,
+        ready: &Ready,
+        (needs, limit): (Option<&Needs>, Limit),
+        params: &[u8],
+    ) -> Result<Option<Duration>, Error> {
+        let form = ready.screen.form(needs);
+        let Ok(code) = form.code(&ready.variant, limit) else {
+            return Ok(None);
+        };
+        let mut desc = self.desc(&ready.variant, &code, Vec::new())?;
         let module = &self.kernel.module;
         let device = &module.device;
         let arena = &device.arena;
-        let _user = arena.use_tables();
-        // Variables must have their places before tables and a copy of memory are made.
-        if module.memory.symbols(&ready.code.symbols).is_err() {
+        if module.memory.symbols(&code.symbols).is_err() {
             return Ok(None);
         }
-        let Some((tables, of_screen)) = self.tables(ready) else {
+        let screened = &form.screened;
+        let Some((tables, of_screen)) = self.tables(ready, screened) else {
             return Ok(None);
         };
-        let screened = &ready.screen.screened;
         let snapshot = screened.writes.then(|| arena.snapshot());
         if ready.wanted.init {
             arena.mark_unwritten(&tables, UNWRITTEN);
@@ -220,8 +368,15 @@ impl Launch {
         desc.params = params.to_vec();
         desc.params.resize(screened.params_at as usize, 0);
         desc.params.extend(of_screen.to_bytes());
+        if screened.n_bounds > 0 {
+            let bounds = needs.into_iter().flat_map(Needs::bounds);
+            let words = bounds.flat_map(|(start, size)| [start, size]);
+            desc.params.extend(words.flat_map(u64::to_le_bytes));
+        }
         desc.param_bytes = desc.params.len() as u32;
-        desc.threads = Some(1);
+        if screened.compares {
+            desc.threads = Some(1);
+        }
         let launched = device.runtime.launch(&desc);
         let mut suspected = [0];
         arena.read_tables(flag, &mut suspected);
@@ -247,9 +402,8 @@ impl Launch {
 
     /// The place of each table, and the parameter that tells the code of it. None if tables or tags
     /// would be too large.
-    fn tables(&self, ready: &Ready) -> Option<(TagTables, Params)> {
+    fn tables(&self, ready: &Ready, screened: &Screened) -> Option<(TagTables, Params)> {
         let arena = &self.kernel.module.device.arena;
-        let screened = &ready.screen.screened;
         if ready.variant.memcheck {
             // Tables are marked as valid as they grow.
             arena.prepare_checks().ok()?;

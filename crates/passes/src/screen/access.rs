@@ -2,29 +2,37 @@
 
 use ptxjit_ir::{Function, InstData, Program, Space, Value};
 
-use super::admit::Wanted;
+use super::instrument::Sites;
 
-/// What the accesses of a function have in common.
+/// What the accesses of a function that have tags have in common.
 #[derive(Copy, Clone)]
 pub(super) struct Facts {
     pub(super) granule: u32,
     /// Something is written.
     pub(super) writes: bool,
     pub(super) atomics: bool,
+    /// There are such accesses.
+    pub(super) has_tags: bool,
     /// Generic addresses may be those of windows.
     pub(super) windows: bool,
-    pub(super) wanted: Wanted,
+}
+
+/// Whether a function writes memory that threads share.
+pub(super) fn writes(func: &Function) -> bool {
+    let insts = func.blocks.values().flat_map(|block| &block.insts);
+    let mut accesses = insts.filter_map(|&inst| Access::of(func, &func.insts[inst].data));
+    accesses.any(|access| access.kind != Kind::Load)
 }
 
 impl Facts {
-    pub(super) fn of(program: &Program, func: &Function, wanted: Wanted) -> Facts {
+    pub(super) fn of(program: &Program, func: &Function, sites: &Sites) -> Facts {
         let has_shared = program.vars.values().any(|var| var.space == Space::Shared);
         let mut facts = Facts {
             granule: 4,
             writes: false,
             atomics: false,
+            has_tags: false,
             windows: has_shared || !func.slots.is_empty(),
-            wanted,
         };
         for &inst in func.blocks.values().flat_map(|block| &block.insts) {
             let data = &func.insts[inst].data;
@@ -32,6 +40,11 @@ impl Facts {
             let Some(access) = Access::of(func, data) else {
                 continue;
             };
+            let need = sites.needs.get(&inst);
+            if need.is_none_or(|need| !need.race && !need.init && !need.note) {
+                continue;
+            }
+            facts.has_tags = true;
             facts.granule = facts.granule.min(access.bytes);
             facts.writes |= access.kind != Kind::Load;
             facts.atomics |= access.kind == Kind::Atomic;
@@ -40,7 +53,7 @@ impl Facts {
     }
 }
 
-#[derive(Copy, Clone, PartialEq, Eq)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Load,
     Store,

@@ -5,13 +5,15 @@ use ptxjit_ir::{
     SpecialReg, StackSlot, StackSlotData, Terminator, Type, Value,
 };
 
-use super::access::{Access, Facts};
-use super::admit::{self, Wanted};
+use super::access::{self, Access, Facts};
+use super::admit::Wanted;
 use super::emit::Emit;
 use super::loads::{self, Kept};
 use super::params::Params;
 use super::place::Place;
+use super::prove::{Need, Needs};
 use crate::transform::{cfg_cleanup, compact, dce, remove_constant_params, sroa};
+use rustc_hash::FxHashMap;
 
 /// A program with instrumentation.
 #[derive(Clone, Debug)]
@@ -26,33 +28,38 @@ pub struct Screened {
     pub barriers: Option<u32>,
     /// It can change memory.
     pub writes: bool,
-    /// Only launches with whole warps can be screened.
-    pub whole_warps: bool,
+    /// Tags are compared, which one worker must do alone.
+    pub compares: bool,
+    /// Accesses whose bounds follow [`Params`].
+    pub n_bounds: u32,
 }
 
 /// Most tags that one access to a table moves.
 const MOST_TAGS: u32 = 4;
 
 /// Instruments a program that is [admitted](super::admits) and was optimized with all its loads
-/// [kept](super::keep).
-pub fn run(mut program: Program, kept: &Kept, wanted: Wanted) -> Screened {
+/// [kept](super::keep), for what a launch needs, or for everything. Bounds that accesses must keep
+/// follow [`Params`], as address and length from [`Needs::bounds`].
+pub fn run(mut program: Program, kept: &Kept, wanted: Wanted, needs: Option<&Needs>) -> Screened {
     let func = &program.functions[&program.entry];
-    let whole_warps = admit::needs_whole_warps(func, wanted);
-    let facts = Facts::of(&program, func, wanted);
-    let (granule, writes) = (facts.granule, facts.writes);
+    let sites = Sites::new(func, wanted, needs);
+    let facts = Facts::of(&program, func, &sites);
+    let (granule, writes) = (facts.granule, access::writes(func));
+    let n_bounds = sites.bounds.len() as u32;
     let ends = program.params.iter().map(|param| param.offset + param.size);
     let params_at = ends.max().unwrap_or(0).next_multiple_of(8);
     program.params.push(KernelParam {
         name: "screening".to_owned(),
         offset: params_at,
-        size: Params::SIZE,
+        size: Params::SIZE + BOUNDS_SIZE * n_bounds,
         align: 8,
     });
+    let compares = sites.needs.values().any(|need| need.race || need.init);
     let barriers = barriers(func);
     let entry = program.entry;
     let func = program.functions.get_mut(&entry).expect("the kernel");
     loads::release(func, kept);
-    instrument(func, facts, params_at);
+    instrument(func, facts, sites, params_at);
     sroa::run(func);
     while cfg_cleanup::run(func) | remove_constant_params::run(func) | dce::run(func) {}
     compact::run(func);
@@ -62,7 +69,45 @@ pub fn run(mut program: Program, kept: &Kept, wanted: Wanted) -> Screened {
         granule,
         barriers,
         writes,
-        whole_warps,
+        compares,
+        n_bounds,
+    }
+}
+
+/// Bytes of the parameter for the bounds of an access: the start of an allocation and its size.
+const BOUNDS_SIZE: u32 = 16;
+
+/// The accesses that must be looked at.
+pub(super) struct Sites {
+    pub(super) needs: FxHashMap<Inst, Need>,
+    /// The number of those with bounds.
+    bounds: FxHashMap<Inst, u32>,
+}
+
+impl Sites {
+    fn new(func: &Function, wanted: Wanted, needs: Option<&Needs>) -> Sites {
+        let Some(needs) = needs else {
+            let all = Need {
+                race: wanted.race,
+                init: wanted.init,
+                note: true,
+                bounds: None,
+            };
+            let looks = wanted.init || access::writes(func);
+            let accesses = func
+                .insts
+                .keys()
+                .filter(|&inst| looks && Access::of(func, &func.insts[inst].data).is_some());
+            return Sites {
+                needs: accesses.map(|inst| (inst, all)).collect(),
+                bounds: FxHashMap::default(),
+            };
+        };
+        let bounded = needs.sites.iter().filter(|(_, need)| need.bounds.is_some());
+        Sites {
+            needs: needs.sites.iter().copied().collect(),
+            bounds: bounded.map(|it| it.0).zip(0..).collect(),
+        }
     }
 }
 
@@ -108,6 +153,8 @@ pub(super) struct Common {
 
 pub(super) struct Instrument<'a> {
     pub(super) facts: Facts,
+    sites: Sites,
+    params_at: u32,
     pub(super) common: Common,
     /// The first tag of the interval.
     pub(super) floor: StackSlot,
@@ -118,7 +165,7 @@ pub(super) struct Instrument<'a> {
     pub(super) block: Block,
 }
 
-fn instrument(func: &mut Function, facts: Facts, params_at: u32) {
+fn instrument(func: &mut Function, facts: Facts, sites: Sites, params_at: u32) {
     let slot = || StackSlotData { size: 4, align: 4 };
     let (floor, suspect) = (func.slots.push(slot()), func.slots.push(slot()));
     let blocks: Vec<Block> = func.blocks.keys().collect();
@@ -134,6 +181,8 @@ fn instrument(func: &mut Function, facts: Facts, params_at: u32) {
     emit.set(suspect, zero);
     let mut pass = Instrument {
         facts,
+        sites,
+        params_at,
         common,
         floor,
         suspect,
@@ -200,7 +249,7 @@ impl Instrument<'_> {
             self.emit.out.push(inst);
             let node = &self.emit.func.insts[inst].data;
             if let Some(access) = Access::of(self.emit.func, node) {
-                self.access(access);
+                self.access(inst, access);
             } else if is_barrier(node) {
                 self.barrier();
             }
@@ -249,6 +298,9 @@ impl Instrument<'_> {
 
     /// A new interval; the tags of a CTA may be used up.
     fn barrier(&mut self) {
+        if !self.facts.has_tags {
+            return;
+        }
         let floor = self.emit.get(self.floor);
         let next = self.emit.add(floor, self.common.width);
         self.emit.set(self.floor, next);
@@ -264,8 +316,14 @@ impl Instrument<'_> {
         self.emit.set(self.suspect, both);
     }
 
-    fn access(&mut self, access: Access) {
-        if !self.facts.writes && !self.facts.wanted.init {
+    fn access(&mut self, inst: Inst, access: Access) {
+        let Some(&need) = self.sites.needs.get(&inst) else {
+            return;
+        };
+        if let Some(&number) = self.sites.bounds.get(&inst) {
+            self.bounds(access, number);
+        }
+        if !need.race && !need.init && !need.note {
             return;
         }
         let place = self.place(access);
@@ -274,8 +332,21 @@ impl Instrument<'_> {
         while done < n_tags {
             let n = MOST_TAGS.min(1 << (n_tags - done).ilog2());
             let offset = place.offset + 4 * done as i32;
-            self.tags(access.kind, &Place { offset, ..place }, n as u8);
+            self.tags(access.kind, need, &Place { offset, ..place }, n as u8);
             done += n;
         }
+    }
+
+    /// Suspects an access that is not where it is meant to be.
+    fn bounds(&mut self, access: Access, number: u32) {
+        let at = self.params_at + Params::SIZE + BOUNDS_SIZE * number;
+        let [start, size] = [0, 8].map(|offset| self.emit.param(at + offset, Type::B64));
+        let bytes = self.emit.iconst(Type::B64, access.bytes.into());
+        let last = self.emit.sub(size, bytes);
+        let offset = self.emit.iconst(Type::B64, i64::from(access.offset) as u64);
+        let start = self.emit.sub(start, offset);
+        let from = self.emit.sub(access.addr, start);
+        let cond = self.emit.compare(CompareOp::Ugt, [from, last]);
+        self.suspect(cond);
     }
 }

@@ -4,18 +4,32 @@
 use ptxjit_ir::{Function, InstData, MemSem, Program, Space, SrcLoc};
 use rustc_hash::FxHashSet;
 
-/// Where the program has loads that were volatile from the start.
+/// What loads were before they were kept, by their places in the program.
 #[derive(Clone, Debug, Default)]
-pub struct Kept(FxHashSet<SrcLoc>);
+pub struct Kept {
+    volatile: FxHashSet<SrcLoc>,
+    noncoherent: FxHashSet<SrcLoc>,
+}
+
+impl Kept {
+    /// Whether a load takes for granted that the launch does not write what it reads.
+    pub(super) fn is_noncoherent(&self, loc: SrcLoc) -> bool {
+        self.noncoherent.contains(&loc)
+    }
+}
 
 /// Makes weak loads of memory that threads share volatile, until [`release`].
 pub fn keep(program: &mut Program) -> Kept {
     let mut kept = Kept::default();
     for func in program.functions.values_mut() {
         each_load(func, |sem, loc| match sem {
-            MemSem::Weak | MemSem::NonCoherent => *sem = MemSem::Volatile,
+            MemSem::Weak => *sem = MemSem::Volatile,
+            MemSem::NonCoherent => {
+                *sem = MemSem::Volatile;
+                kept.noncoherent.insert(loc);
+            }
             MemSem::Volatile => {
-                kept.0.insert(loc);
+                kept.volatile.insert(loc);
             }
             MemSem::Relaxed | MemSem::Acquire | MemSem::Release | MemSem::AcqRel | MemSem::Sc => {}
         });
@@ -26,7 +40,7 @@ pub fn keep(program: &mut Program) -> Kept {
 /// Makes them weak again.
 pub(super) fn release(func: &mut Function, kept: &Kept) {
     each_load(func, |sem, loc| {
-        if *sem == MemSem::Volatile && !kept.0.contains(&loc) {
+        if *sem == MemSem::Volatile && !kept.volatile.contains(&loc) {
             *sem = MemSem::Weak;
         }
     });

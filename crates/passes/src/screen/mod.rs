@@ -11,6 +11,9 @@
 //! program ── keep ──► optimized, with all its loads ── run ──► the same, with accesses to tables ── vectorize … ──► compiled code
 //! ```
 //!
+//! What a launch is given [proves](prove) of most accesses that nothing need be looked at; only the
+//! others are instrumented, and a launch without others runs as it is.
+//!
 //! **Tables.** Beside device memory and beside shared memory lie three tables with a *tag* of 32
 //! bits for each *granule* of it ([`Screened::granule`] bytes, the smallest access of the program):
 //! who wrote it last, who read it last, who changed it atomically last. A tag names CTA, *interval*
@@ -37,14 +40,18 @@ mod access;
 mod admit;
 mod emit;
 mod instrument;
+mod kernel;
 mod loads;
 mod params;
 mod place;
+mod prove;
 mod tags;
 mod uniform;
 
 pub use admit::{Wanted, admits};
 pub use instrument::{Screened, run};
+pub use kernel::Kernel;
 pub use loads::{Kept, keep};
 pub use params::Params;
+pub use prove::{Launched, Needs, Unproven};
 pub use tags::UNWRITTEN;

@@ -5,6 +5,7 @@ use ptxjit_ir::{CompareOp, MemSem, Type, Value};
 use super::access::Kind;
 use super::instrument::Instrument;
 use super::place::{Place, Shared};
+use super::prove::Need;
 
 /// The tables, by their order in [`Params`](super::Params).
 pub(super) const WRITERS: usize = 0;
@@ -16,11 +17,11 @@ pub const UNWRITTEN: u32 = 1;
 
 impl Instrument<'_> {
     /// Looks at `n` tags that lie side by side, and leaves its own.
-    pub(super) fn tags(&mut self, kind: Kind, place: &Place, n: u8) {
+    pub(super) fn tags(&mut self, kind: Kind, need: Need, place: &Place, n: u8) {
         let floor = self.emit.get(self.floor);
         let own = self.emit.add(floor, self.common.thread);
-        if !self.facts.wanted.race {
-            return self.note_writes(kind, place, own, n);
+        if !need.race {
+            return self.note_writes((kind, need), place, own, n);
         }
         let look = |pass: &mut Self, table: usize| {
             pass.emit
@@ -48,7 +49,7 @@ impl Instrument<'_> {
         if kind == Kind::Atomic {
             writers.push(look(self, ATOMICS));
         }
-        if kind != Kind::Store && self.facts.wanted.init {
+        if kind != Kind::Store && need.init {
             let unwritten = self.unwritten(&writers, place.is_shared);
             bad = Some(self.any(bad, unwritten));
         }
@@ -71,8 +72,8 @@ impl Instrument<'_> {
 
     /// Without a look at races: what is read must have been written, and writers leave their tags,
     /// by which memory can be put back.
-    fn note_writes(&mut self, kind: Kind, place: &Place, own: Value, n: u8) {
-        if kind != Kind::Store && self.facts.wanted.init {
+    fn note_writes(&mut self, (kind, need): (Kind, Need), place: &Place, own: Value, n: u8) {
+        if kind != Kind::Store && need.init {
             let tables: &[usize] = match self.facts.atomics {
                 true => &[WRITERS, ATOMICS],
                 false => &[WRITERS],
@@ -90,8 +91,10 @@ impl Instrument<'_> {
             Kind::Store => WRITERS,
             Kind::Atomic => ATOMICS,
         };
-        let at = (place.tables[table], place.offset);
-        self.emit.store_tags(at, &vec![own; n.into()]);
+        if need.note {
+            let at = (place.tables[table], place.offset);
+            self.emit.store_tags(at, &vec![own; n.into()]);
+        }
     }
 
     /// Suspects an access if it counts.

@@ -74,6 +74,15 @@ impl Contents {
             .collect()
     }
 
+    /// The same by start and size alone.
+    pub(crate) fn unwritten_blocks(&self) -> Vec<(u64, u64)> {
+        let state = self.lock();
+        let blocks = state.blocks.iter();
+        blocks
+            .map(|(&start, states)| (start, states.len() as u64))
+            .collect()
+    }
+
     pub(crate) fn states(&self, addr: u64, states: &mut [u8]) {
         states.fill(0);
         let state = self.lock();

@@ -101,6 +101,24 @@ impl Arena {
         Some(first..end)
     }
 
+    /// Live allocations, by start and size, in ascending order. None if there is memory elsewhere.
+    pub fn live_blocks(&self) -> Option<Vec<(u64, u64)>> {
+        if !self.virt().is_empty() || self.has_foreign() {
+            return None;
+        }
+        Some(self.heaps()[0].live_blocks().collect())
+    }
+
+    /// Allocations that are not written as a whole, by start and size.
+    pub fn unwritten_blocks(&self) -> Vec<(u64, u64)> {
+        self.contents.unwritten_blocks()
+    }
+
+    /// A kernel has written these bytes.
+    pub fn written(&self, start: u64, len: u64) {
+        self.contents.written(start, len);
+    }
+
     /// The first of so many tags that no table has; none if there are not as many. When all are
     /// used up, tables start again.
     pub fn take_tags(&self, count: u32) -> Option<u32> {
