@@ -13,6 +13,7 @@ mod linking;
 mod litmus;
 mod modules;
 mod placement;
+mod proofs;
 mod raw;
 mod screening;
 mod surface;

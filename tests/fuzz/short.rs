@@ -5,7 +5,7 @@ use std::time::Duration;
 use ptxjit::Device;
 use ptxjit_tests::fuzz::drive::{self, About};
 use ptxjit_tests::fuzz::mutate::Checker;
-use ptxjit_tests::fuzz::{extremes, flow, generate, images, sync};
+use ptxjit_tests::fuzz::{affine, extremes, flow, generate, images, sync};
 use ptxjit_tests::root;
 
 /// Seeds that are run by `cargo test`.
@@ -103,6 +103,23 @@ fn races_are_found_where_they_are_and_nowhere_else() {
     let problems: Vec<String> = problems.collect();
     assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
     assert!(n_screened > 0, "compiled code judges nothing");
+}
+
+#[test]
+fn proofs_miss_nothing_that_exact_detectors_find() {
+    let device = Device::new().expect("a device");
+    let mut sum = affine::Judged::default();
+    let problems = (0..SYNCS).filter_map(|seed| match affine::check(&device, seed) {
+        Ok(judged) => {
+            sum.screened += judged.screened;
+            sum.proven += judged.proven;
+            None
+        }
+        Err(problem) => Some(format!("seed {seed}: {problem}")),
+    });
+    let problems: Vec<String> = problems.collect();
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+    assert!(sum.proven > 0, "{sum:?}");
 }
 
 #[test]

@@ -11,6 +11,7 @@
 //! The commands are in `tests/fuzz/`; a short run is part of `cargo test`.
 
 pub mod access;
+pub mod affine;
 pub mod calls;
 pub mod case;
 pub mod cluster;
