@@ -4,6 +4,11 @@
 
 pub(crate) mod varied;
 
+/// The kernels of `kernels/varied.cu`, or those that ptxjit was tuned by.
+pub(crate) fn of(varied: bool) -> &'static [Case] {
+    if varied { varied::CASES } else { CASES }
+}
+
 /// One benchmark.
 pub(crate) struct Case {
     pub(crate) name: &'static str,

@@ -15,6 +15,7 @@ mod plot;
 mod race;
 mod report;
 mod roofline;
+mod sanitizers;
 
 use std::path::{Path, PathBuf};
 
@@ -65,6 +66,21 @@ enum Command {
         /// Also write the results here.
         #[arg(long)]
         json: Option<PathBuf>,
+    },
+    /// Measures what sanitizers cost.
+    Sanitizers {
+        /// Launches of each kind and kernel; the fastest counts.
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// Only kernels whose name contains this.
+        #[arg(long, default_value = "")]
+        filter: String,
+        /// The kernels of `kernels/varied.cu`.
+        #[arg(long)]
+        varied: bool,
+        /// Threads of the host; all if not given.
+        #[arg(long)]
+        threads: Option<usize>,
     },
     /// One measurement of `frontend`; without a kernel, of checking the module.
     #[command(hide = true)]
@@ -128,6 +144,20 @@ fn main() -> Result<()> {
             let results = compile::run(&filter, &options, rounds, &mut std::io::stdout())?;
             write_json(json.as_deref(), &results)
         }
+        Some(Command::Sanitizers {
+            rounds,
+            filter,
+            varied,
+            threads,
+        }) => {
+            ensure!(rounds > 0, "there must be a round");
+            let mut options = Options::default();
+            options.threads = threads;
+            options.eager = true;
+            let chosen = cases::of(varied).iter();
+            let chosen: Vec<_> = chosen.filter(|case| case.name.contains(&filter)).collect();
+            sanitizers::run(&chosen, &options, rounds, &mut std::io::stdout())
+        }
         Some(Command::Probe { module, kernel }) => {
             let numbers = match kernel {
                 Some(kernel) => frontend::probe(&module, &kernel)?,
@@ -163,12 +193,9 @@ fn kernels(args: &Kernels) -> Result<()> {
     println!("{threads} threads, {} rounds", args.rounds);
     println!("{}\n", roofline.map_or_else(String::new, |it| it.text()));
     println!("{}", report::header());
-    let cases = if args.varied {
-        cases::varied::CASES
-    } else {
-        cases::CASES
-    };
-    let chosen = cases.iter().filter(|case| case.name.contains(&args.filter));
+    let chosen = cases::of(args.varied)
+        .iter()
+        .filter(|case| case.name.contains(&args.filter));
     let (mut results, mut ratios, mut wrong) = (Vec::new(), Vec::new(), 0);
     for case in chosen {
         let outcome = race::run(case, &options, args.rounds, native.as_ref())

@@ -161,7 +161,7 @@ pub(crate) fn prepare(
         .with_context(|| format!("{} cannot be launched", case.name))
 }
 
-fn reset_device(case: &Case, buffers: &[Buffer<u64>], init: &[Vec<u64>]) -> Result<()> {
+pub(crate) fn reset_device(case: &Case, buffers: &[Buffer<u64>], init: &[Vec<u64>]) -> Result<()> {
     for ((spec, buffer), init) in case.buffers.iter().zip(buffers).zip(init) {
         match (&spec.role, &spec.init) {
             (Role::In, _) => {}
