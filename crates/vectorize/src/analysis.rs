@@ -11,4 +11,5 @@ pub(crate) mod order;
 pub(crate) mod progress;
 pub(crate) mod range;
 pub(crate) mod reconvergence;
+pub(crate) mod sums;
 pub(crate) mod variability;

@@ -97,7 +97,7 @@ pub(crate) const MOST_BETWEEN: usize = 64;
 /// A gang that accesses fewer bytes than this gets no hint: a hint costs as much as the access.
 pub(crate) const LEAST_PREFETCHED: u32 = 32;
 
-/// Hints of a kind in a function, about: each access is compared with those that have one.
+/// Hints of a kind in a function, about: what has more is no code that streams through memory.
 pub(crate) const MOST_HINTS: usize = 1000;
 
 // Progress.

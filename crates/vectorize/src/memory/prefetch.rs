@@ -18,11 +18,13 @@
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Inst, InstData, Space, Type, Value};
+use rustc_hash::FxHashMap;
 
 use crate::analysis::divergence::Divergence;
 use crate::analysis::evolution::{self, Loop, Step, Steps};
 use crate::analysis::grid::Ctas;
 use crate::analysis::order::{Node, Order};
+use crate::analysis::sums::Sum;
 use crate::analysis::variability::Variability;
 use crate::cost;
 
@@ -83,6 +85,7 @@ pub(crate) fn run(
 
 fn for_next_cta(func: &Function, order: &Order, divergence: &Divergence) -> Vec<Hint> {
     let mut hints: Vec<Hint> = Vec::new();
+    let mut near = Near::default();
     for node in &order.nodes {
         let Node::Block(block) = *node else {
             continue;
@@ -97,15 +100,19 @@ fn for_next_cta(func: &Function, order: &Order, divergence: &Divergence) -> Vec<
             if access.size * divergence.gang < cost::LEAST_PREFETCHED {
                 continue;
             }
-            if let Some(hint) = hints.iter_mut().find(|hint| hint.access.is_near(&access)) {
-                hint.access.include(&access);
+            let place = near.place(func, &access);
+            if let Some((idx, distance)) = near.find(place) {
+                hints[idx].access.include(&access, distance);
                 continue;
             }
             if hints.len() >= cost::MOST_HINTS {
                 continue;
             }
             let step = evolution::to_next_cta(func, access.addr);
-            hints.extend(Hint::new(divergence, (block, inst), access, step));
+            if let Some(hint) = Hint::new(divergence, (block, inst), access, step) {
+                near.add(place, hints.len());
+                hints.push(hint);
+            }
         }
     }
     hints
@@ -118,22 +125,63 @@ fn for_next_gang(
     divergence: &Divergence,
 ) -> Vec<Hint> {
     let mut hints: Vec<Hint> = Vec::new();
+    let mut near = Near::default();
     for &block in &around.members {
         for &inst in &func.blocks[block].insts {
             let Some(access) = access(func, divergence, inst) else {
                 continue;
             };
-            let is_near = |hint: &Hint| hint.access.is_near(&access);
             if hints.len() >= cost::MOST_HINTS {
                 return hints;
             }
-            if ctas.each_has_its_own(access.addr) && !hints.iter().any(is_near) {
-                let step = Step::Const(access.stride * i64::from(divergence.gang));
-                hints.extend(Hint::new(divergence, (block, inst), access, Some(step)));
+            let place = near.place(func, &access);
+            if near.find(place).is_some() || !ctas.each_has_its_own(access.addr) {
+                continue;
+            }
+            let step = Step::Const(access.stride * i64::from(divergence.gang));
+            if let Some(hint) = Hint::new(divergence, (block, inst), access, Some(step)) {
+                near.add(place, hints.len());
+                hints.push(hint);
             }
         }
     }
     hints
+}
+
+/// Which hints name lines near to an address. Addresses are compared as sums: neighbors of an
+/// element are often computed from indices of their own.
+#[derive(Default)]
+struct Near {
+    /// The number of each sum without its constant.
+    sums: FxHashMap<Vec<(Value, i64)>, u32>,
+    /// Hints by sum and line, with where they begin.
+    lines: FxHashMap<(u32, i64), Vec<(usize, i64)>>,
+}
+
+/// The number of a sum, and the constant that is added to it.
+type Place = (u32, i64);
+
+impl Near {
+    fn place(&mut self, func: &Function, access: &Access) -> Place {
+        let sum = Sum::of(func, access.addr);
+        let next = self.sums.len() as u32;
+        let number = *self.sums.entry(sum.terms).or_insert(next);
+        (number, sum.constant.wrapping_add(access.offset.into()))
+    }
+
+    /// A hint less than a line away, and how far the place is behind its start.
+    fn find(&self, (sum, at): Place) -> Option<(usize, i64)> {
+        let line = at.div_euclid(LINE.into());
+        let hints = [line, line - 1, line + 1].into_iter();
+        let mut hints = hints.flat_map(|line| self.lines.get(&(sum, line)).into_iter().flatten());
+        let near = hints.find(|&&(_, start)| at.abs_diff(start) < LINE.into());
+        near.map(|&(idx, start)| (idx, at - start))
+    }
+
+    fn add(&mut self, (sum, at): Place, hint: usize) {
+        let line = at.div_euclid(LINE.into());
+        self.lines.entry((sum, line)).or_default().push((hint, at));
+    }
 }
 
 /// Bytes of a cache line.
@@ -144,6 +192,8 @@ const LINE: u32 = 64;
 struct Access {
     addr: Value,
     offset: i32,
+    /// The offset before others were included.
+    first: i64,
     /// Bytes of one lane.
     size: u32,
     /// Distance between lanes.
@@ -151,16 +201,13 @@ struct Access {
 }
 
 impl Access {
-    /// Whether hints for both would mostly name the same lines.
-    fn is_near(&self, other: &Access) -> bool {
-        self.addr == other.addr && self.offset.abs_diff(other.offset) < LINE
-    }
-
-    fn include(&mut self, other: &Access) {
-        let offset = self.offset.min(other.offset);
-        let reach = |access: &Access| access.offset.abs_diff(offset) + access.size;
-        self.size = reach(self).max(reach(other));
-        self.offset = offset;
+    /// Reaches to another access, so many bytes behind where this one began.
+    fn include(&mut self, other: &Access, distance: i64) {
+        let start = i64::from(self.offset);
+        let first = (self.first + distance).clamp(i32::MIN.into(), i32::MAX.into());
+        let end = (start + i64::from(self.size)).max(first + i64::from(other.size));
+        let start = start.min(first);
+        (self.offset, self.size) = (start as i32, (end - start) as u32);
     }
 }
 
@@ -192,6 +239,7 @@ fn access(func: &Function, divergence: &Divergence, inst: Inst) -> Option<Access
     (space == Space::Global && is_near && func.ty(addr) == Type::B64).then_some(Access {
         addr,
         offset,
+        first: offset.into(),
         size,
         stride,
     })

@@ -476,6 +476,7 @@ fn copy(
         rest,
         loc,
         ends: FxHashMap::default(),
+        in_order: FxHashMap::default(),
     };
     let mut holds: Option<Value> = None;
     let mut passed: Vec<(Site, Outcome)> = Vec::new();

@@ -41,6 +41,15 @@ pub(super) struct Test<'a> {
     pub loc: SrcLoc,
     /// Values computed for the first or the last lane.
     pub ends: FxHashMap<(Value, bool), Value>,
+    /// Whether a value is at most another one, as unsigned numbers or as signed ones.
+    pub in_order: FxHashMap<([Value; 2], bool), Value>,
+}
+
+fn not_above(is_signed: bool) -> CompareOp {
+    match is_signed {
+        true => CompareOp::Sle,
+        false => CompareOp::Ule,
+    }
 }
 
 impl Test<'_> {
@@ -208,23 +217,28 @@ impl Test<'_> {
         }
     }
 
-    /// Whether an affine value does not wrap between its ends.
+    /// Whether an affine value does not wrap between its ends. Several tests of an index share the
+    /// answer.
     fn rises(&mut self, ty: Type, affine: &AffineEnds, is_signed: bool) -> Value {
-        let op = match is_signed {
-            true => CompareOp::Sle,
-            false => CompareOp::Ule,
-        };
-        self.compare(op, ty, affine.in_order)
+        let key = (affine.in_order, is_signed);
+        if let Some(&known) = self.in_order.get(&key) {
+            return known;
+        }
+        let rises = self.compare(not_above(is_signed), ty, affine.in_order);
+        self.in_order.insert(key, rises);
+        rises
     }
 
-    /// Whether both ends, and so all lanes between them, are on the same side of the border.
+    /// Whether no lane is beyond the border: between ends that do not wrap, the one next to the
+    /// border decides.
     fn extreme(&mut self, op: IntBinaryOp, ty: Type, affine: &AffineEnds, bound: Value) -> Value {
         let is_signed = matches!(op, IntBinaryOp::Smin | IntBinaryOp::Smax);
-        let [low, high] = affine.ends.map(|end| {
-            let kept = self.binary(op, ty, [end, bound]);
-            self.compare(CompareOp::Eq, ty, [kept, end])
-        });
-        let kept = self.both(low, high);
+        let [low, high] = affine.in_order;
+        let in_order = match matches!(op, IntBinaryOp::Smax | IntBinaryOp::Umax) {
+            true => [bound, low],
+            false => [high, bound],
+        };
+        let kept = self.compare(not_above(is_signed), ty, in_order);
         let rises = self.rises(ty, affine, is_signed);
         self.both(kept, rises)
     }
@@ -263,7 +277,8 @@ impl Test<'_> {
         self.compare(CompareOp::Ugt, ty, [from_lowest, span])
     }
 
-    /// Whether the comparison has the wanted result at both ends.
+    /// Whether the comparison has the wanted result for all lanes: between ends that do not wrap,
+    /// one end decides.
     fn ends_equal(
         &mut self,
         op: CompareOp,
@@ -272,17 +287,25 @@ impl Test<'_> {
         bound: Value,
         unless: bool,
     ) -> Value {
-        let [low, high] = affine.ends.map(|end| self.compare(op, ty, [end, bound]));
+        let [low, high] = affine.in_order;
+        let is_upper = matches!(
+            op,
+            CompareOp::Slt | CompareOp::Sle | CompareOp::Ult | CompareOp::Ule
+        );
+        let deciding = match is_upper != unless {
+            true => high,
+            false => low,
+        };
+        let arg = self.compare(op, ty, [deciding, bound]);
         if !unless {
-            return self.both(low, high);
+            return arg;
         }
-        let arg = self.binary(IntBinaryOp::Or, Type::B1, [low, high]);
-        let neither = InstData::IntUnary {
+        let not = InstData::IntUnary {
             op: IntUnaryOp::Not,
             ty: Type::B1,
             arg,
         };
-        self.put(neither, Type::B1)
+        self.put(not, Type::B1)
     }
 
     fn finder(&self) -> Finder<'_> {
