@@ -290,3 +290,59 @@ fn addresses_of_32_bits_need_a_device_that_has_such() {
     let err = launch.arg(&elsewhere).arg(10u32).run().unwrap_err();
     assert!(err.to_string().contains("with_32_bit_addresses"), "{err}");
 }
+
+/// Adds up what the threads of a warp have, as programs of old do: without synchronization.
+const WARP_SYNCHRONOUS: &str = "
+.visible .entry total(.param .u64 out)
+{
+    .reg .pred %p;
+    .reg .b32 %r<9>;
+    .reg .b64 %rd<3>;
+    .shared .align 4 .b8 words[512];
+    ld.param.u64 %rd1, [out];
+    mov.u32 %r1, %tid.x;
+    shl.b32 %r2, %r1, 2;
+    mov.u32 %r3, words;
+    add.u32 %r2, %r2, %r3;
+    add.u32 %r4, %r1, 1;
+    st.shared.u32 [%r2], %r4;
+    bar.sync 0;
+    setp.gt.u32 %p, %r1, 31;
+    @%p bra DONE;
+    ld.volatile.shared.u32 %r5, [%r2];
+    ld.volatile.shared.u32 %r6, [%r2+128];
+    add.u32 %r5, %r5, %r6;
+    st.volatile.shared.u32 [%r2], %r5;
+    ld.volatile.shared.u32 %r6, [%r2+64];
+    add.u32 %r5, %r5, %r6;
+    st.volatile.shared.u32 [%r2], %r5;
+    ld.volatile.shared.u32 %r6, [%r2+32];
+    add.u32 %r5, %r5, %r6;
+    st.volatile.shared.u32 [%r2], %r5;
+    ld.volatile.shared.u32 %r6, [%r2+16];
+    add.u32 %r5, %r5, %r6;
+    st.volatile.shared.u32 [%r2], %r5;
+    ld.volatile.shared.u32 %r6, [%r2+8];
+    add.u32 %r5, %r5, %r6;
+    st.volatile.shared.u32 [%r2], %r5;
+    ld.volatile.shared.u32 %r6, [%r2+4];
+    add.u32 %r5, %r5, %r6;
+    st.volatile.shared.u32 [%r2], %r5;
+    setp.ne.u32 %p, %r1, 0;
+    @%p bra DONE;
+    st.global.u32 [%rd1], %r5;
+DONE:
+    ret;
+}";
+
+#[test]
+fn warps_that_hand_values_over_in_shared_memory_are_not_split() {
+    let device = Device::new().unwrap();
+    let total = kernel(&device, WARP_SYNCHRONOUS);
+    for grid in [1u32, 200] {
+        let out = device.alloc::<u32>(1).unwrap();
+        let stats = total.launch().grid(grid).block(64).arg(&out).run().unwrap();
+        assert_eq!(stats.gang, 32);
+        assert_eq!(out.read().unwrap(), [64 * 65 / 2]);
+    }
+}

@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use ptxjit_ir::{FloatFmt, Function, InstData, Program, WarpOp};
+use ptxjit_ir::{FloatFmt, Function, InstData, MemSem, Program, Space, WarpOp};
 use ptxjit_passes::effort::Spent;
 
 use crate::compile::CompileError;
@@ -89,6 +89,13 @@ fn by_rules(
     }
     if threads == 1 {
         return Ok(only(1, "a block has one thread"));
+    }
+    // The threads of a warp do without a barrier between them: on GPUs each access is one of the
+    // whole warp, on which programs rely also where PTX does not promise it any more (`sm_70` and
+    // above). It is one of the orders that PTX allows.
+    if traits.stores_volatile && traits.loads_volatile {
+        let reason = "threads of a warp may hand values over through volatile shared memory";
+        return Ok(whole_warps(only(WARP, reason)));
     }
     if traits.exchanges && threads >= u64::from(WARP) {
         if traits.insts < LONG {
@@ -200,6 +207,9 @@ struct Traits {
     has_barriers: bool,
     /// Has calls, in which the lanes of a gang diverge.
     has_calls: bool,
+    /// Has volatile accesses of memory that may be shared.
+    loads_volatile: bool,
+    stores_volatile: bool,
 }
 
 impl Traits {
@@ -225,6 +235,16 @@ impl Traits {
                 InstData::Barrier { .. } => self.has_barriers = true,
                 InstData::Call { .. } | InstData::CallIndirect { .. } => self.has_calls = true,
                 InstData::Warp { op, .. } => self.exchanges |= op != WarpOp::ActiveMask,
+                InstData::Load {
+                    space: Space::Shared | Space::Generic,
+                    sem: MemSem::Volatile,
+                    ..
+                } => self.loads_volatile = true,
+                InstData::Store {
+                    space: Space::Shared | Space::Generic,
+                    sem: MemSem::Volatile,
+                    ..
+                } => self.stores_volatile = true,
                 _ => {}
             }
         }
