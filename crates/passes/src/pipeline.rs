@@ -11,8 +11,8 @@ use ptxjit_ir::{FuncId, Function, Program, verify};
 use crate::analysis::call_graph;
 use crate::effort::{Effort, Spent};
 use crate::transform::{
-    address_fold, canonical_nans, cfg_cleanup, compact, dce, gvn, if_convert, inline, licm,
-    narrow_windows, remove_constant_params, simplify, sroa, wide_division,
+    address_fold, canonical_nans, cfg_cleanup, compact, dce, gvn, if_convert, inline, join_halves,
+    licm, narrow_windows, remove_constant_params, simplify, sroa, wide_division,
 };
 
 /// What [`optimize`] may do.
@@ -139,6 +139,7 @@ const DCE: Pass = pass("dce", |func, _| dce::run(func));
 const WIDE_DIVISION: Pass = pass("wide_division", |func, _| wide_division::run(func));
 const IF_CONVERT: Pass = pass("if_convert", |func, _| if_convert::run(func));
 const LICM: Pass = pass("licm", |func, facts| licm::run(func, facts.param_bytes));
+const JOIN_HALVES: Pass = pass("join_halves", |func, _| join_halves::run(func));
 const NARROW_WINDOWS: Pass = pass("narrow_windows", |func, _| narrow_windows::run(func));
 const ADDRESS_FOLD: Pass = pass("address_fold", |func, _| address_fold::run(func));
 const COMPACT: Pass = pass("compact", |func, _| {
@@ -166,6 +167,7 @@ const PASSES: &[Step] = &[
     Step::Once(CFG_CLEANUP),
     Step::UntilStable(&[WIDE_DIVISION, CFG_CLEANUP]),
     Step::UntilStable(&[IF_CONVERT, CFG_CLEANUP]),
+    Step::Once(JOIN_HALVES),
     Step::Once(NARROW_WINDOWS),
     Step::Once(DCE),
     Step::Once(SIMPLIFY),

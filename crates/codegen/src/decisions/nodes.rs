@@ -99,6 +99,21 @@ impl<'a> Decisions<'a> {
             && self.classes.body[before] == class
     }
 
+    /// The blocks without parameters whose nodes continue that of `block`, one after the other.
+    pub(crate) fn blocks_behind(&self, block: Block) -> impl Iterator<Item = Block> {
+        let first = self.plan.order.block_pos[block].expect("blocks are in the order") as usize + 1;
+        let behind = self.plan.order.nodes.iter().enumerate().skip(first);
+        behind.map_while(|(pos, node)| {
+            let Node::Block(block) = *node else {
+                return None;
+            };
+            let is_next = self.continues(pos)
+                && self.forms[pos] == NodeForm::Once
+                && self.func.blocks[block].params.is_empty();
+            is_next.then_some(block)
+        })
+    }
+
     /// The instructions of a block but the one at which its lanes wait.
     pub(crate) fn insts_after_wait(&self, block: Block) -> &'a [Inst] {
         let wait = self.plan.wait_of[block].map(|wait| self.plan.waits[wait as usize].kind);

@@ -63,17 +63,20 @@ impl Residents {
         self.users.len() as u32
     }
 
-    /// Values of the home of another one that instructions in a block use, products aside, and
-    /// whether the block defines them.
+    /// Values of the home of another one that instructions in some blocks use, products aside, and
+    /// whether one of the blocks defines them.
     pub(crate) fn used_beside(
         &self,
         value: Value,
-        block: Block,
+        blocks: &[Block],
     ) -> impl Iterator<Item = (Value, bool)> {
         let users = self.home[value].map_or(&[][..], |number| &self.users[number as usize]);
         let beside = users.iter().filter(move |used| used.value != value);
-        let here = beside.filter(move |used| used.blocks.contains(&block));
-        here.map(move |used| (used.value, used.made_in == Some(block)))
+        let here = beside.filter(|used| used.blocks.iter().any(|block| blocks.contains(block)));
+        here.map(|used| {
+            let is_made_here = used.made_in.is_some_and(|block| blocks.contains(&block));
+            (used.value, is_made_here)
+        })
     }
 
     /// Where a value's home is in the frame.

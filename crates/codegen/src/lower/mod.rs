@@ -286,6 +286,8 @@ struct NodeState<'a> {
     continues: bool,
     /// The block whose instructions are emitted.
     block: Option<ir::Block>,
+    /// How many of the instructions that come next have been emitted with products before them.
+    n_done: usize,
     loc: ir::SrcLoc,
 }
 

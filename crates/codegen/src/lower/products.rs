@@ -5,7 +5,7 @@
 //! what stays in registers between two of them.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
-use ptxjit_ir::{Inst, InstData, Mma, Type, Value, ValueDef};
+use ptxjit_ir::{Block, Inst, InstData, Mma, Type, Value, ValueDef};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -45,6 +45,8 @@ struct Group {
     early: Vec<Inst>,
     /// How many instructions these are.
     n_insts: usize,
+    /// The blocks of these instructions.
+    blocks: SmallVec<[Block; 4]>,
 }
 
 impl Group {
@@ -62,16 +64,18 @@ fn place(factors: &[Vec<Value>], factor: &[Value]) -> usize {
 }
 
 impl Lower<'_, '_> {
-    /// Emits the products at the start of `insts` and what is between them. Returns how many
-    /// instructions these are: none if the first is no such product.
-    pub(super) fn emit_products(&mut self, insts: &[Inst]) -> usize {
-        let Some(group) = self.group(insts) else {
+    /// Emits the products at the start of `insts` and what is between them, also in nodes that
+    /// continue this one. Returns how many instructions these are: none if the first is no such
+    /// product.
+    pub(super) fn emit_products(&mut self, block: Block, insts: &[Inst]) -> usize {
+        let Some(group) = self.group(block, insts) else {
             return 0;
         };
         self.emit_in_order(&group.early);
         self.loc(self.func.insts[insts[0]].loc);
-        let results = group.products.iter().flat_map(|(_, results)| results);
-        results.for_each(|&result| self.take_from_home_of(result));
+        for &result in group.products.iter().flat_map(|(_, results)| results) {
+            self.take_from_home_of(result, &group.blocks);
+        }
         let mut passing = FxHashMap::default();
         let a: Vec<Offsets> = group
             .a
@@ -132,7 +136,7 @@ impl Lower<'_, '_> {
         group.n_insts
     }
 
-    fn group(&self, insts: &[Inst]) -> Option<Group> {
+    fn group(&self, block: Block, insts: &[Inst]) -> Option<Group> {
         let is_for_all = self.decided.residents.is_used() && self.lane.active.is_none();
         let mma = product(self.func, insts[0]).filter(|_| is_for_all)?;
         let mut group = Group {
@@ -142,10 +146,16 @@ impl Lower<'_, '_> {
             b: Vec::new(),
             early: Vec::new(),
             n_insts: 0,
+            blocks: SmallVec::new(),
         };
         let mut early = Vec::new();
         let mut n_passing = 0;
-        for (idx, &inst) in insts.iter().enumerate() {
+        let here = insts.iter().map(|&inst| (block, inst));
+        let further = self.decided.blocks_behind(block).flat_map(|block| {
+            let insts = self.decided.insts_after_wait(block).iter();
+            insts.map(move |&inst| (block, inst))
+        });
+        for (idx, (block, inst)) in here.chain(further).enumerate() {
             let node = &self.func.insts[inst];
             if is_pure(&node.data) {
                 let has_home = |&result: &Value| self.decided.residents.home(result).is_some();
@@ -163,6 +173,9 @@ impl Lower<'_, '_> {
             }
             group.early.append(&mut early);
             group.n_insts = idx + 1;
+            if group.blocks.last() != Some(&block) {
+                group.blocks.push(block);
+            }
         }
         Some(group)
     }
@@ -248,7 +261,8 @@ impl Lower<'_, '_> {
             return;
         };
         let mut parts = self.parts(value);
-        self.take_from_home_of(value);
+        let block: SmallVec<[Block; 1]> = self.node.block.into_iter().collect();
+        self.take_from_home_of(value, &block);
         if !self.mask.is_full {
             let mask = self.mask_vectors();
             let old = self.load_home(home);
@@ -258,13 +272,10 @@ impl Lower<'_, '_> {
         self.available.at_home.insert(value);
     }
 
-    /// Before a value's home is written: takes from there what instructions need that may be emitted
-    /// later than they stand in the block. Cranelift drops loads without a use.
-    fn take_from_home_of(&mut self, value: Value) {
-        let Some(block) = self.node.block else {
-            return;
-        };
-        let beside: SmallVec<[_; 4]> = self.decided.residents.used_beside(value, block).collect();
+    /// Before a value's home is written: takes from there what instructions of these blocks need,
+    /// which may be emitted later than they stand. Cranelift drops loads without a use.
+    fn take_from_home_of(&mut self, value: Value, blocks: &[Block]) {
+        let beside: SmallVec<[_; 4]> = self.decided.residents.used_beside(value, blocks).collect();
         for (other, is_made_here) in beside {
             let is_there = !is_made_here || self.available.at_home.contains(&other);
             if is_there && !self.available.vals.contains_key(&other) {

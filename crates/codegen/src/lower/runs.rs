@@ -19,13 +19,13 @@ impl Lower<'_, '_> {
     /// Emits instructions in order, except for runs that no other instruction can observe.
     pub(super) fn emit_insts(&mut self, block: ir::Block, insts: &[Inst]) {
         self.node.block = Some(block);
-        let mut rest = insts;
+        let mut rest = self.skip_done(insts);
         while let Some(&first) = rest.first() {
             let n = self.decided.stretch(rest, self.assumed());
             if n == 0 {
-                let n_products = self.emit_products(rest);
-                if n_products > 0 {
-                    rest = &rest[n_products..];
+                self.node.n_done = self.emit_products(block, rest);
+                if self.node.n_done > 0 {
+                    rest = self.skip_done(rest);
                     continue;
                 }
                 self.loc(self.func.insts[first].loc);
@@ -45,6 +45,12 @@ impl Lower<'_, '_> {
             }
             rest = others;
         }
+    }
+
+    fn skip_done<'b>(&mut self, insts: &'b [Inst]) -> &'b [Inst] {
+        let n_done = self.node.n_done.min(insts.len());
+        self.node.n_done -= n_done;
+        &insts[n_done..]
     }
 
     /// The quads in strips that are emitted together.

@@ -8,6 +8,7 @@ pub mod dce;
 pub mod gvn;
 pub mod if_convert;
 pub mod inline;
+pub mod join_halves;
 pub mod licm;
 pub mod narrow_windows;
 pub mod remove_constant_params;

@@ -30,12 +30,12 @@ fn simplified(
     func
 }
 
-fn resize(b: &mut Build<'_>, op: ResizeOp, to: Type, arg: Value) -> Value {
+pub(super) fn resize(b: &mut Build<'_>, op: ResizeOp, to: Type, arg: Value) -> Value {
     let from = b.b.func.ty(arg);
     b.b.ins(InstData::Resize { op, from, to, arg }, to)
 }
 
-fn shift(b: &mut Build<'_>, op: IntBinaryOp, value: Value, count: u64) -> Value {
+pub(super) fn shift(b: &mut Build<'_>, op: IntBinaryOp, value: Value, count: u64) -> Value {
     let count = b.iconst(B32, count);
     b.int(op, value, count)
 }
