@@ -65,19 +65,28 @@ impl Op {
         }
     }
 
+    fn follows_copies(&self) -> bool {
+        matches!(self.op, AsyncOp::ArriveAfterCopies { .. })
+    }
+
+    /// Whether PTX may order others before this one.
+    fn may_come_after_others(&self) -> bool {
+        self.is_pipelined() || self.follows_copies()
+    }
+
     /// Whether PTX orders another operation of its thread before this one.
     fn comes_after(&self, other: &Op) -> bool {
         let is_older = other.thread() == self.thread() && other.issuer.op < self.issuer.op;
-        let is_copied =
-            matches!(self.op, AsyncOp::ArriveAfterCopies { .. }) && other.is_in(AsyncGroup::Copies);
+        let is_copied = self.follows_copies() && other.is_in(AsyncGroup::Copies);
         is_older && (self.is_pipelined() && other.is_pipelined() || is_copied)
     }
 }
 
 /// See the module.
 pub struct Queue {
-    /// In the order in which they were begun, but for those whose sources have been read.
-    ops: Vec<Op>,
+    /// By number, so in the order in which they were begun. A thread that stores registers to tensor
+    /// memory begins one for each, so that there are thousands.
+    ops: BTreeMap<u64, Op>,
     /// Groups that threads have committed, for each sequence.
     groups: BTreeMap<ThreadId, [u64; 2]>,
     n_begun: u64,
@@ -103,7 +112,7 @@ impl Queue {
     /// An empty one, whose choices depend on nothing but `seed`.
     pub fn new(seed: u64) -> Queue {
         Queue {
-            ops: Vec::new(),
+            ops: BTreeMap::new(),
             groups: BTreeMap::new(),
             n_begun: 0,
             n_refusals: 0,
@@ -122,20 +131,20 @@ impl Queue {
     }
 
     pub(super) fn push(&mut self, op: Op) {
-        self.ops.push(op);
+        self.ops.insert(op.issuer.op, op);
     }
 
     pub(super) fn take(&mut self, number: u64) -> Option<Op> {
-        let idx = self.ops.iter().position(|op| op.issuer.op == number)?;
+        let op = self.ops.remove(&number)?;
         self.n_refusals = 0;
-        Some(self.ops.remove(idx))
+        Some(op)
     }
 
     /// What a thread has begun since its last group is one.
     pub(super) fn commit(&mut self, thread: ThreadId, sequence: AsyncGroup) {
         let committed = &mut self.groups.entry(thread).or_default()[sequence as usize];
         let own = |op: &&mut Op| op.thread() == thread && op.is_in(sequence);
-        for op in self.ops.iter_mut().filter(own) {
+        for op in self.ops.values_mut().filter(own) {
             op.group.get_or_insert(*committed);
         }
         *committed += 1;
@@ -180,20 +189,23 @@ impl Queue {
 
     /// The operations that come before one, and that one.
     pub(super) fn up_to(&self, number: u64) -> Vec<u64> {
-        let Some(last) = self.ops.iter().find(|op| op.issuer.op == number) else {
+        let Some(last) = self.ops.get(&number) else {
             return Vec::new();
         };
-        let before = self.ops.iter().filter(|op| last.comes_after(op));
-        let mut numbers: Vec<u64> = before.map(|op| op.issuer.op).collect();
-        numbers.sort_unstable();
+        let mut numbers = Vec::new();
+        if last.may_come_after_others() {
+            let before = self.ops.range(..number);
+            let before = before.filter(|(_, op)| last.comes_after(op));
+            numbers.extend(before.map(|(&number, _)| number));
+        }
         numbers.push(number);
         numbers
     }
 
     /// The operations of a kind in an order drawn by lot.
     fn drawn(&mut self, is_one: impl Fn(&Op) -> bool) -> Vec<u64> {
-        let ops = self.ops.iter().filter(|op| is_one(op));
-        let mut numbers: Vec<u64> = ops.map(|op| op.issuer.op).collect();
+        let ops = self.ops.iter().filter(|(_, op)| is_one(op));
+        let mut numbers: Vec<u64> = ops.map(|(&number, _)| number).collect();
         for n in (1..numbers.len()).rev() {
             let other = self.below(n as u64 + 1) as usize;
             numbers.swap(n, other);
