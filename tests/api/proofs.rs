@@ -441,6 +441,20 @@ fn loops_stride_over_the_buffer() {
             ..case(&over(128, "le.u32"))
         },
     );
+    // The buffer ends where the last thread does, which has fewer iterations than the first.
+    let at_end = over(128, "lt.u32").replace("%d1, %p;", "%d1, %e;");
+    let n = 900;
+    for (room, is_enough) in [(n, true), (n - 1, false)] {
+        let case = Case {
+            n,
+            second: WORDS - room,
+            ..case(&at_end)
+        };
+        match is_enough {
+            true => is_proven(case),
+            false => finds(FindingKind::OutOfBounds, case),
+        }
+    }
 }
 
 #[test]

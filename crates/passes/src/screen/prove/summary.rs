@@ -21,6 +21,11 @@ const FEW: i128 = 3;
 /// certainly are.
 const FEW_FILLING: i128 = 256;
 
+/// The same of an outermost loop that threads leave after different numbers of iterations: only
+/// single iterations tell which threads are left, and so that none goes beyond the end of a buffer.
+/// Some hundred iterations are as many steps as a walk through a long kernel.
+const FEW_UNEVEN: i128 = 512;
+
 /// How a header's parameter changes.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Change {
@@ -59,13 +64,15 @@ impl Walk<'_> {
         active.mode = Mode::Single { tried: true };
         let changes = self.changes(id);
         let count = self.count(id, &changes, &pending);
-        let few = match self.plan.fills.contains(&id) {
-            true => FEW_FILLING,
-            false => FEW,
-        };
+        let is_outermost = self.active.len() == 1;
         let Some(count) = count else {
             let first = self.after(id, &pending, &changes, None);
             return Ok(Some(self.many(first, None)));
+        };
+        let few = match (self.plan.fills.contains(&id), count.exact) {
+            (_, None) if is_outermost => FEW_UNEVEN,
+            (true, _) => FEW_FILLING,
+            (false, _) => FEW,
         };
         if count.most <= few {
             return Ok(Some(pending));
