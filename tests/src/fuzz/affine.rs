@@ -416,12 +416,15 @@ pub fn program(seed: u64) -> Program {
     }
 }
 
+/// Findings, how the launch was judged if it ended, and the words that it left.
+type Outcome = (Vec<Finding>, Option<Judged>, Vec<u32>);
+
 fn run(
     device: &Device,
     program: &Program,
     engine: Engine,
     gang: Option<u32>,
-) -> Result<(Vec<Finding>, Option<Judged>, Vec<u32>), Error> {
+) -> Result<Outcome, Error> {
     let checks = Checks {
         race: true,
         init: true,
