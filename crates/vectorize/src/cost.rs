@@ -100,6 +100,11 @@ pub(crate) const LEAST_PREFETCHED: u32 = 32;
 /// Hints of a kind in a function, about: what has more is no code that streams through memory.
 pub(crate) const MOST_HINTS: usize = 1000;
 
+/// Addresses are compared as sums of at most about so many terms, found through so many
+/// instructions one behind the other: few have more.
+pub(crate) const MOST_TERMS: usize = 8;
+pub(crate) const DEPTH_OF_SUM: u32 = 16;
+
 // Progress.
 
 /// An iteration of a loop that only reads memory costs one; an iteration of any other loop costs

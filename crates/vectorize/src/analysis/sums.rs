@@ -2,10 +2,7 @@
 
 use ptxjit_ir::{Function, InstData, IntBinaryOp, Value};
 
-/// A value is taken apart into at most so many terms, and through at most so many instructions one
-/// behind the other: addresses have fewer.
-const MOST_TERMS: usize = 8;
-const MOST_STEPS: u32 = 16;
+use crate::cost;
 
 /// A sum of multiples of values, and a constant.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -18,7 +15,7 @@ pub(crate) struct Sum {
 impl Sum {
     pub(crate) fn of(func: &Function, value: Value) -> Sum {
         let mut sum = Sum::default();
-        sum.add(func, value, 1, MOST_STEPS);
+        sum.add(func, value, 1, cost::DEPTH_OF_SUM);
         sum.terms.sort_unstable_by_key(|&(value, _)| value);
         sum.terms.dedup_by(|next, kept| {
             let is_same = next.0 == kept.0;
@@ -41,7 +38,7 @@ impl Sum {
             return;
         }
         let inst = func.def_inst(value);
-        let Some(inst) = inst.filter(|_| steps > 0 && self.terms.len() < MOST_TERMS) else {
+        let Some(inst) = inst.filter(|_| steps > 0 && self.terms.len() < cost::MOST_TERMS) else {
             self.terms.push((value, factor));
             return;
         };
