@@ -1,4 +1,5 @@
-//! What sanitizers cost: each kernel without any and with each of several lists of checks, in turns.
+//! What sanitizers cost: each kernel without any and with each of several lists of checks, in
+//! turns.
 
 use std::io::Write;
 use std::time::{Duration, Instant};

@@ -15,15 +15,16 @@
 //! * A lane that ended has `lane_states[thread] == LaneState::EXITED`.
 //! * If all lanes that a gang was entered with stopped together, their common state is in
 //!   `gang_states[gang]` instead: none has a state of
-//!   its own then, and values that are the same for all of them are only in the slot of the first, see [`ResumePoint::shared`]. Else
-//!   `gang_states[gang]` is [`LaneState::DIVERGED`].
+//!   its own then, and values that are the same for all of them are only in the slot of the first,
+//!   see [`ResumePoint::shared`]. Else `gang_states[gang]` is [`LaneState::DIVERGED`].
 //! * Code [for whole gangs only](CompiledKernel::whole_gangs) is entered with ranges all of whose
 //!   gangs have all of their lanes.
 //! * If all gangs of the range stopped so at one state for which `go_on[state]` is not zero, the
 //!   code resumes them there
 //!   itself, instead of returning.
 //! * Lanes may be resumed together only if their resume point is the same and their slots listed in
-//!   [`ResumePoint::uniforms`] hold equal bytes. That is certain for lanes of one gang that waited without `PARTIAL`.
+//!   [`ResumePoint::uniforms`] hold equal bytes. That is certain for lanes of one gang that waited
+//!   without `PARTIAL`.
 //! * What a lane waits for is the business of the runtime: it reads operands from slots, writes
 //!   results to slots, and
 //!   enters the lanes again at the same number. `Ready` and `Yield` points may be entered at once.

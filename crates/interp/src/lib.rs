@@ -7,7 +7,8 @@
 //!
 //! * Each thread is a state machine with a stack of frames, so that it can wait anywhere. Threads
 //!   of a CTA run in order, each
-//!   until it waits, ends, or has used up its quantum; so a thread that spins for another one gets its turn to see it move.
+//!   until it waits, ends, or has used up its quantum; so a thread that spins for another one gets
+//!   its turn to see it move.
 //! * That is the deterministic order; [`Schedule`] has others, which run groups of lanes between
 //!   preemption points (`groups.rs`).
 //! * CTAs run one after another in ascending order. A cooperative launch has all of them live at

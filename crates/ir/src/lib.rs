@@ -8,7 +8,8 @@
 //!
 //! * Values are SSA and typed by **width only** ([`Type`]): `B1` (a predicate), `B8`, `B16`, `B32`,
 //!   `B64`. Whether the
-//!   bits are signed or a float is a matter of the op that reads them. 128-bit PTX values are pairs of `B64`.
+//!   bits are signed or a float is a matter of the op that reads them. 128-bit PTX values are pairs
+//!   of `B64`.
 //! * Blocks have parameters; terminators pass arguments. The entry block's parameters are the
 //!   function's parameters
 //!   (kernels have none: their parameters live in the `Param` state space).
@@ -19,7 +20,8 @@
 //!   text.
 //! * State-space addresses are `B64`, or `B32` in the windows (`Shared`, `Local`, `Const`,
 //!   `Param`), where a `B32` address is
-//!   sign-extended. A window address is an offset in its window; `ToGeneric` adds the window's base.
+//!   sign-extended. A window address is an offset in its window; `ToGeneric` adds the window's
+//!   base.
 //! * A *convergent* instruction (barriers, warp operations, calls) depends on who executes it
 //!   together: no pass may
 //!   duplicate it, move it across a divergent branch, or sink it.

@@ -490,3 +490,36 @@ impl std::fmt::Display for WarpOp {
         Ok(())
     }
 }
+
+impl CompareOp {
+    /// The comparison that gives the same with its operands exchanged.
+    pub fn swapped(self) -> CompareOp {
+        match self {
+            CompareOp::Eq | CompareOp::Ne => self,
+            CompareOp::Slt => CompareOp::Sgt,
+            CompareOp::Sle => CompareOp::Sge,
+            CompareOp::Sgt => CompareOp::Slt,
+            CompareOp::Sge => CompareOp::Sle,
+            CompareOp::Ult => CompareOp::Ugt,
+            CompareOp::Ule => CompareOp::Uge,
+            CompareOp::Ugt => CompareOp::Ult,
+            CompareOp::Uge => CompareOp::Ule,
+        }
+    }
+
+    /// The comparison that is true when this one is false.
+    pub fn inverse(self) -> CompareOp {
+        match self {
+            CompareOp::Eq => CompareOp::Ne,
+            CompareOp::Ne => CompareOp::Eq,
+            CompareOp::Slt => CompareOp::Sge,
+            CompareOp::Sle => CompareOp::Sgt,
+            CompareOp::Sgt => CompareOp::Sle,
+            CompareOp::Sge => CompareOp::Slt,
+            CompareOp::Ult => CompareOp::Uge,
+            CompareOp::Ule => CompareOp::Ugt,
+            CompareOp::Ugt => CompareOp::Ule,
+            CompareOp::Uge => CompareOp::Ult,
+        }
+    }
+}

@@ -273,13 +273,13 @@ impl Launch {
         let is_proven = needs.as_ref().is_some_and(|needs| needs.is_clean);
         let time = match &needs {
             Some(needs) if is_proven => self.run_plain(ready, (needs, limit), params)?,
-            _ => self.run_instrumented(ready, (needs.as_deref(), limit), params)?,
+            Some(_) | None => self.run_instrumented(ready, (needs.as_deref(), limit), params)?,
         };
         Ok(time.map(|time| (time + proving, is_proven)))
     }
 
-    /// The addresses of variables in device memory, and offsets of those in constant memory. None if
-    /// they cannot be placed.
+    /// The addresses of variables in device memory, and offsets of those in constant memory. None
+    /// if they cannot be placed.
     fn placed_vars(&self, ready: &Ready) -> Option<BTreeMap<VarId, u64>> {
         let vars = ready.screen.kernel.placed_vars();
         let symbols: Vec<SymbolRef> = vars.iter().map(|&var| SymbolRef::Var(var)).collect();

@@ -14,12 +14,12 @@
 //!
 //! * `SIGSEGV`, `SIGBUS`, `SIGILL`, `SIGFPE`: leave when the state is `Compiled` and either the pc
 //!   lies in the kernel's code
-//!   or (helpers called by it) the address lies in the arena. Helpers own nothing that must be released.
-//!   A copy of host memory that faults ([`crate::host`]) returns an error, on any thread.
+//!   or (helpers called by it) the address lies in the arena. Helpers own nothing that must be
+//!   released. A copy of host memory that faults ([`crate::host`]) returns an error, on any thread.
 //! * The stop signal (a real-time signal): leave when the state is `Compiled` and the pc lies in
 //!   the kernel's code.
-//!   Otherwise nothing: whoever stops a launch repeats the signal until the worker has left, and sets a flag that the
-//!   scheduler reads between entries.
+//!   Otherwise nothing: whoever stops a launch repeats the signal until the worker has left, and
+//!   sets a flag that the scheduler reads between entries.
 
 #![expect(
     unsafe_code,

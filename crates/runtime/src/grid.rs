@@ -1,7 +1,8 @@
 //! One launch in flight: what its CTAs share, who works on it, and how it ends.
 //!
-//! Workers take chunks of CTAs in ascending order. A CTA belongs to the worker that started it and never runs on two at
-//! once. A worker whose started CTAs all only yield starts the next one, since that may be the one they wait for.
+//! Workers take chunks of CTAs in ascending order. A CTA belongs to the worker that started it and
+//! never runs on two at once. A worker whose started CTAs all only yield starts the next one, since
+//! that may be the one they wait for.
 //!
 //! # Ending
 //!
@@ -13,7 +14,8 @@
 //!           from whoever waits for them --last worker gone--> ended
 //! ```
 //!
-//! `stop` is only a hint to look at the recorded error, which a mutex guards; so its accesses need no ordering.
+//! `stop` is only a hint to look at the recorded error, which a mutex guards; so its accesses need
+//! no ordering.
 
 mod clusters;
 mod reach;
@@ -54,7 +56,8 @@ const TURNS_BETWEEN_STARTS: usize = 8;
 /// How often those who wait for workers of a stopped launch repeat the stop signal.
 pub(crate) const SIGNAL_PERIOD: Duration = Duration::from_millis(2);
 
-/// Threads of CTAs that take turns, together: in a step of a loop each accesses some word next to its neighbor's, so these are some pages.
+/// Threads of CTAs that take turns, together: in a step of a loop each accesses some word next to
+/// its neighbor's, so these are some pages.
 const WAVE_THREADS: u32 = 4096;
 
 /// Shared memory of CTAs that take turns, together: it should stay in the first cache.
@@ -220,7 +223,8 @@ impl Grid {
         self.kernel.resume_points.len() <= 1
     }
 
-    /// Whether a CTA is ready to be another when it has ended: nothing but its number tells it from one just started.
+    /// Whether a CTA is ready to be another when it has ended: nothing but its number tells it from
+    /// one just started.
     fn may_follow(&self) -> bool {
         // Which CTAs are traced is told when they start.
         let is_told = self.traces.is_some();
@@ -315,7 +319,8 @@ impl Grid {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Works on the launch until nothing is left to take or it is stopped. `worker` numbers the thread.
+    /// Works on the launch until nothing is left to take or it is stopped. `worker` numbers the
+    /// thread.
     pub(crate) fn work(&self, worker: u32) {
         {
             let mut state = self.lock();
@@ -353,7 +358,8 @@ impl Grid {
         while !state.workers.is_empty() {
             state.n_waiting += 1;
             if self.is_stopped() {
-                // The threads cannot end while they are listed, and taking them off the list needs the lock.
+                // The threads cannot end while they are listed, and taking them off the list needs
+                // the lock.
                 state
                     .workers
                     .iter()
@@ -371,9 +377,11 @@ impl Grid {
         state
     }
 
-    /// Asks the workers at work to leave compiled code. They may not be able to just now: ask again.
+    /// Asks the workers at work to leave compiled code. They may not be able to just now: ask
+    /// again.
     pub(crate) fn signal_workers(&self) {
-        // The threads cannot end while they are listed, and taking them off the list needs the lock.
+        // The threads cannot end while they are listed, and taking them off the list needs the
+        // lock.
         self.lock()
             .workers
             .iter()
@@ -435,7 +443,8 @@ fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
                     cta.let_follow(n);
                     Some((cta, n))
                 }
-                // A cooperative grid can do nothing without all of its CTAs; others make room as they end.
+                // A cooperative grid can do nothing without all of its CTAs; others make room as
+                // they end.
                 Err(error) if aside.is_empty() || grid.cooperative => return Err(error),
                 Err(_) => {
                     supply.put_back(idx);

@@ -1,8 +1,8 @@
-//! Products of one form that a whole warp computes one after the other, in registers that lie in a
+//! Products of one form that a whole warp computes in sequence, in registers that lie in a
 //! frame.
 //!
-//! Each factor is decoded once for all products that it is in, and neighbors that share A go through
-//! the multiplying loops together.
+//! Each factor is decoded once for all products that it is in, and neighbors that share A go
+//! through the multiplying loops together.
 
 use std::cell::Cell;
 

@@ -99,7 +99,7 @@ impl<'a> Decisions<'a> {
             && self.classes.body[before] == class
     }
 
-    /// The blocks without parameters whose nodes continue that of `block`, one after the other.
+    /// The blocks without parameters whose nodes continue that of `block`, in order.
     pub(crate) fn blocks_behind(&self, block: Block) -> impl Iterator<Item = Block> {
         let first = self.plan.order.block_pos[block].expect("blocks are in the order") as usize + 1;
         let behind = self.plan.order.nodes.iter().enumerate().skip(first);

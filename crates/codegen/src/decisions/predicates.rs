@@ -71,7 +71,7 @@ pub(crate) fn find(plan: &Plan, data: &InstData) -> Option<AffineCompare> {
     };
     let (op, affine, bound) = match (plan.variability[a], plan.variability[b]) {
         (Variability::Affine { .. }, Variability::Uniform) => (op, a, b),
-        (Variability::Uniform, Variability::Affine { .. }) => (swapped(op), b, a),
+        (Variability::Uniform, Variability::Affine { .. }) => (op.swapped(), b, a),
         _ => return None,
     };
     let Variability::Affine {
@@ -100,22 +100,6 @@ pub(crate) fn find(plan: &Plan, data: &InstData) -> Option<AffineCompare> {
         bound,
         in_order,
     })
-}
-
-/// The comparison with swapped operands.
-fn swapped(op: CompareOp) -> CompareOp {
-    match op {
-        CompareOp::Eq => CompareOp::Eq,
-        CompareOp::Ne => CompareOp::Ne,
-        CompareOp::Slt => CompareOp::Sgt,
-        CompareOp::Sle => CompareOp::Sge,
-        CompareOp::Sgt => CompareOp::Slt,
-        CompareOp::Sge => CompareOp::Sle,
-        CompareOp::Ult => CompareOp::Ugt,
-        CompareOp::Ule => CompareOp::Uge,
-        CompareOp::Ugt => CompareOp::Ult,
-        CompareOp::Uge => CompareOp::Ule,
-    }
 }
 
 pub(crate) fn is_unsigned(op: CompareOp) -> bool {

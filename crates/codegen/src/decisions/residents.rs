@@ -1,7 +1,7 @@
 //! Which values are kept in a gang's frame all the time: the fragments of matrices.
 //!
-//! A product of matrices reads and writes its registers in memory. So what is a factor or a sum of a
-//! product, and parameters that such values reach, has a *home*: a place in the frame that always
+//! A product of matrices reads and writes its registers in memory. So what is a factor or a sum of
+//! a product, and parameters that such values reach, has a *home*: a place in the frame that always
 //! holds the value. Waits need not save it, and a sum that goes through a loop is changed in place.
 //! All other values go through variables, from which the register allocator makes what it can.
 //!

@@ -57,7 +57,7 @@ impl Group {
     }
 }
 
-/// Where a factor is among others, and whether it is a new one.
+/// Where a factor is among others; behind them if it is a new one.
 fn place(factors: &[Vec<Value>], factor: &[Value]) -> usize {
     let found = factors.iter().position(|other| other == factor);
     found.unwrap_or(factors.len())

@@ -84,8 +84,8 @@ impl Op {
 
 /// See the module.
 pub struct Queue {
-    /// By number, so in the order in which they were begun. A thread that stores registers to tensor
-    /// memory begins one for each, so that there are thousands.
+    /// By number, so in the order in which they were begun. A thread that stores registers to
+    /// tensor memory begins one for each, so that there are thousands.
     ops: BTreeMap<u64, Op>,
     /// Groups that threads have committed, for each sequence.
     groups: BTreeMap<ThreadId, [u64; 2]>,

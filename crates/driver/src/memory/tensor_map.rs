@@ -174,7 +174,8 @@ impl Common {
         named(&TYPES, self.dtype.0)
     }
 
-    /// Elements of 4 and 6 bits, and atoms of more than 16 bytes, came with compute capability 10.0.
+    /// Elements of 4 and 6 bits, and atoms of more than 16 bytes, came with compute capability
+    /// 10.0.
     fn check_capability(&self) -> Result<()> {
         let is_new = self.dtype.0 >= CUtensorMapDataType::TYPE_16U4_ALIGN8B.0
             || self.swizzle.0 >= CUtensorMapSwizzle::SWIZZLE_128B_ATOM_32B.0;

@@ -4,7 +4,8 @@
 //!   runs last here.
 //! * PCT: priorities are random, and at `depth - 1` random points of the launch the task that runs
 //!   falls behind all others. A bug that
-//!   needs `depth` orderings of `n` tasks that pass `k` points is found with a probability of at least `1 / (n * k^(depth - 1))`.
+//!   needs `depth` orderings of `n` tasks that pass `k` points is found with a probability of at
+//!   least `1 / (n * k^(depth - 1))`.
 //!
 //! A task that yields, or that passes very many points on end, falls behind too: it may be waiting
 //! for one that has no turn.

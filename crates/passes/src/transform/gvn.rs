@@ -14,8 +14,8 @@
 //! ```
 
 use ptxjit_ir::{
-    Block, CompareOp, Effect, FloatBinaryOp, FloatFmt, Function, Inst, InstData, IntBinaryOp,
-    MemSem, Scope, Value,
+    Block, Effect, FloatBinaryOp, FloatFmt, Function, Inst, InstData, IntBinaryOp, MemSem, Scope,
+    Value,
 };
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -170,7 +170,7 @@ fn canonical(data: &InstData) -> InstData {
         }
         InstData::Compare { op, args, .. } if args[1] < args[0] => {
             args.swap(0, 1);
-            *op = swapped(*op);
+            *op = op.swapped();
         }
         // Nobody asks for the scope of a plain load.
         InstData::Load { scope, .. } => *scope = Scope::Sys,
@@ -205,21 +205,5 @@ pub(crate) fn is_commutative(op: IntBinaryOp) -> bool {
         | IntBinaryOp::Ushr
         | IntBinaryOp::Sshr
         | IntBinaryOp::SsubSat => false,
-    }
-}
-
-/// The comparison that gives the same with its operands exchanged.
-pub(crate) fn swapped(op: CompareOp) -> CompareOp {
-    match op {
-        CompareOp::Eq => CompareOp::Eq,
-        CompareOp::Ne => CompareOp::Ne,
-        CompareOp::Slt => CompareOp::Sgt,
-        CompareOp::Sle => CompareOp::Sge,
-        CompareOp::Sgt => CompareOp::Slt,
-        CompareOp::Sge => CompareOp::Sle,
-        CompareOp::Ult => CompareOp::Ugt,
-        CompareOp::Ule => CompareOp::Uge,
-        CompareOp::Ugt => CompareOp::Ult,
-        CompareOp::Uge => CompareOp::Ule,
     }
 }

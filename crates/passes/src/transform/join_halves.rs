@@ -3,8 +3,8 @@
 //! Compilers that load the factors of a product of matrices an iteration ahead carry them around
 //! the loop in registers of 16 bits, and put them together again in front of the product.
 //!
-//! **Needs**: `dce` after it, for what took the words apart. **Ensures**: no two parameters that are
-//! only put together to a word get the halves of one word, or constants, from all branches.
+//! **Needs**: `dce` after it, for what took the words apart. **Ensures**: no two parameters that
+//! are only put together to a word get the halves of one word, or constants, from all branches.
 //!
 //! ```text
 //! block1(v1: b16, v2: b16):                           block1(v5: b32):

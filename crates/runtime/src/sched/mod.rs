@@ -15,10 +15,12 @@
 //!   one pass over the lane states per barrier.
 //! * **LaneWise** keeps sets of lanes per warp ([`lanes`]). A *round* enters every lane that was
 //!   ready at its start once, in
-//!   groups that stand at the same state with the same uniform values; so no lane starves, however others spin.
+//!   groups that stand at the same state with the same uniform values; so no lane starves, however
+//!   others spin.
 //! * A CTA whose lanes only yield is put aside after some rounds ([`Outcome::Spinning`]), because
 //!   what they wait for may be
-//!   the doing of a CTA that has not started. If no lane can run at all, that is a deadlock, reported as such.
+//!   the doing of a CTA that has not started. If no lane can run at all, that is a deadlock,
+//!   reported as such.
 
 pub(crate) mod barrier;
 pub(crate) mod cluster;

@@ -501,7 +501,8 @@ fn compare(op: CompareOp, bits: u32, [a, b]: [Form; 2], region: &Region) -> Opti
             let [a, b] = signed().or_else(unsigned)?;
             let from = b.sub(&a)?;
             let (min, max) = region.bounds(&from);
-            // Of two numbers that are not equal one is less; which, is known at an end of the range.
+            // Of two numbers that are not equal one is less; which, is known at an end of the
+            // range.
             let no = match (min, max) {
                 (0, _) => all(vec![from.plus(-1)?]),
                 (_, 0) => all(vec![from.scale(-1)?.plus(-1)?]),

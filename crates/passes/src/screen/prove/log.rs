@@ -19,7 +19,7 @@ const MOST_PAIRS: usize = 100_000;
 /// range that their limits leave, and the interval.
 type Key = (Inst, Form, [[i64; DIGITS]; 2], (i128, i128), u32);
 
-/// An access as the walk comes to it.
+/// An access as the walk reaches it.
 pub(super) struct Made {
     pub(super) inst: Inst,
     pub(super) access: Access,

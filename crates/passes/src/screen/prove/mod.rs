@@ -221,8 +221,8 @@ impl Facts<'_> {
         (end <= i128::from(start) + i128::from(size)).then_some(idx)
     }
 
-    /// Whether accesses to a window that is only read, by offset in it, are aligned and stay in what
-    /// lies there.
+    /// Whether accesses to a window that is only read, by offset in it, are aligned and stay in
+    /// what lies there.
     fn is_readable(&self, space: Space, form: &Form, region: &Region, bytes: u32) -> bool {
         let (min, max) = region.bounds(form);
         let end = max + i128::from(bytes);

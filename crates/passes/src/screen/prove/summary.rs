@@ -232,7 +232,7 @@ impl Walk<'_> {
         best
     }
 
-    /// The same by one test: how often threads come to it after its next time, at most, and whether
+    /// The same by one test: how often threads reach it after its next time, at most, and whether
     /// that is so for all of them.
     fn count_by(
         &self,
@@ -253,10 +253,10 @@ impl Walk<'_> {
             self.moves(id, args[1], changes, pending),
         ) {
             (Some(_), None) => (op, args),
-            (None, Some(_)) => (swapped(op), [args[1], args[0]]),
+            (None, Some(_)) => (op.swapped(), [args[1], args[0]]),
             (Some(_), Some(_)) | (None, None) => return None,
         };
-        let op = if goes_on_if { op } else { negated(op) };
+        let op = if goes_on_if { op } else { op.inverse() };
         let (form, by) = self.moves(id, args[0], changes, pending)?;
         if !self.is_invariant(id, args[1]) || by == 0 {
             return None;
@@ -372,34 +372,5 @@ fn iterations(op: CompareOp, from: &Form, by: i128, region: &Region) -> Option<(
         | CompareOp::Ule
         | CompareOp::Ugt
         | CompareOp::Uge => None,
-    }
-}
-
-fn swapped(op: CompareOp) -> CompareOp {
-    match op {
-        CompareOp::Eq | CompareOp::Ne => op,
-        CompareOp::Slt => CompareOp::Sgt,
-        CompareOp::Sle => CompareOp::Sge,
-        CompareOp::Sgt => CompareOp::Slt,
-        CompareOp::Sge => CompareOp::Sle,
-        CompareOp::Ult => CompareOp::Ugt,
-        CompareOp::Ule => CompareOp::Uge,
-        CompareOp::Ugt => CompareOp::Ult,
-        CompareOp::Uge => CompareOp::Ule,
-    }
-}
-
-fn negated(op: CompareOp) -> CompareOp {
-    match op {
-        CompareOp::Eq => CompareOp::Ne,
-        CompareOp::Ne => CompareOp::Eq,
-        CompareOp::Slt => CompareOp::Sge,
-        CompareOp::Sle => CompareOp::Sgt,
-        CompareOp::Sgt => CompareOp::Sle,
-        CompareOp::Sge => CompareOp::Slt,
-        CompareOp::Ult => CompareOp::Uge,
-        CompareOp::Ule => CompareOp::Ugt,
-        CompareOp::Ugt => CompareOp::Ule,
-        CompareOp::Uge => CompareOp::Ult,
     }
 }

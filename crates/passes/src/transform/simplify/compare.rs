@@ -3,7 +3,6 @@
 use ptxjit_ir::{CompareOp, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Type, Value, eval};
 
 use super::{Ctx, Found, bits};
-use crate::transform::gvn::swapped;
 
 fn not(arg: Value) -> Option<Found> {
     Some(Found::Inst(InstData::IntUnary {
@@ -21,7 +20,7 @@ pub(super) fn compare(ctx: &mut Ctx, op: CompareOp, ty: Type, [a, b]: [Value; 2]
     }
     match (ctx.as_const(a), ctx.as_const(b)) {
         (Some(_), None) => Some(Found::Inst(InstData::Compare {
-            op: swapped(op),
+            op: op.swapped(),
             ty,
             args: [b, a],
         })),

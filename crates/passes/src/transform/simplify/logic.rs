@@ -1,8 +1,6 @@
 //! Rules for bitwise logic.
 
-use ptxjit_ir::{
-    CompareOp, FloatCompareOp, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Type, Value,
-};
+use ptxjit_ir::{FloatCompareOp, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Type, Value};
 
 use super::{Ctx, Found, bits, known};
 
@@ -24,7 +22,7 @@ pub(super) fn not(ctx: &mut Ctx, ty: Type, def: &InstData) -> Option<Found> {
             ..
         } => Some(Found::Value(arg)),
         InstData::Compare { op, ty, args } => Some(Found::Inst(InstData::Compare {
-            op: inverse(op),
+            op: op.inverse(),
             ty,
             args,
         })),
@@ -248,22 +246,6 @@ fn negated(ctx: &mut Ctx, op: IntBinaryOp, x: Value, y: Value) -> Option<Found> 
         ty,
         arg,
     }))
-}
-
-/// The comparison that is true when `op` is false.
-pub(super) fn inverse(op: CompareOp) -> CompareOp {
-    match op {
-        CompareOp::Eq => CompareOp::Ne,
-        CompareOp::Ne => CompareOp::Eq,
-        CompareOp::Slt => CompareOp::Sge,
-        CompareOp::Sle => CompareOp::Sgt,
-        CompareOp::Sgt => CompareOp::Sle,
-        CompareOp::Sge => CompareOp::Slt,
-        CompareOp::Ult => CompareOp::Uge,
-        CompareOp::Ule => CompareOp::Ugt,
-        CompareOp::Ugt => CompareOp::Ule,
-        CompareOp::Uge => CompareOp::Ult,
-    }
 }
 
 /// The same for floats, where what is ordered becomes unordered.
