@@ -29,6 +29,7 @@ mod masked;
 mod notes;
 mod object;
 mod operands;
+mod ops;
 mod pairs;
 mod registers;
 mod schedule;

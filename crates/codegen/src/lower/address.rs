@@ -4,19 +4,10 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{Space, Type, Value};
 use ptxjit_vectorize::{MayWrap, Variability};
 
-use super::bounds::{Alignment, Wrapping};
 use super::stubs::Stub;
-use super::values::{Parts, Val};
 use super::{Buffer, Lower};
+use crate::ops::{Address, Alignment, Parts, Place, Val, Wrapping};
 use ptxjit_abi::{CtaContext, FaultKind, IDLE_OFFSET};
-
-/// Offsets up to this stay within the unmapped margins of the arena and of the windows.
-pub(super) const SMALL_OFFSET: u32 = 32 << 10;
-
-/// Whether an offset needs no test of its own.
-pub(super) fn small(offset: i32) -> bool {
-    offset.unsigned_abs() <= SMALL_OFFSET
-}
 
 /// Lanes that do not run are sent to this window offset: far below the first shared variable, where
 /// no variable lies; at the first byte of windows that are only read, which is mapped if the window
@@ -28,51 +19,7 @@ fn junk_offset(space: Space) -> i64 {
     }
 }
 
-/// The host addresses of a gang's access.
-#[derive(Clone, Debug)]
-pub(super) enum Address {
-    /// One for all lanes.
-    Scalar(cl::Value),
-    /// Lane 0's address and the constant stride.
-    Strided(cl::Value, i64),
-    /// The same, unless the index wrapped. Not tested yet: the bounds test finds wrapped indices,
-    /// too.
-    MayWrap(Wrapping),
-    /// One per lane, `i64x2` per two lanes.
-    Lanes(Parts),
-    /// Each lane's signed 32-bit distance from a base, and the distance for lanes that do not run.
-    Lanes32(cl::Value, Parts, i64),
-}
-
-/// An access's address, ready to use: all necessary tests have been made.
-pub(super) struct Place {
-    pub address: Address,
-    pub offset: i32,
-}
-
 impl Lower<'_, '_> {
-    /// The address of offset 0 of a window (of the first lane's for `.local`), or nothing for
-    /// spaces without.
-    pub(super) fn window(&self, space: Space) -> Option<cl::Value> {
-        match space {
-            Space::Generic | Space::Global => None,
-            Space::Shared | Space::SharedCluster => {
-                Some(self.field(core::mem::offset_of!(CtaContext, shared_base)))
-            }
-            Space::Const => Some(self.field(core::mem::offset_of!(CtaContext, const_base))),
-            Space::Param => Some(self.field(core::mem::offset_of!(CtaContext, params))),
-            Space::Local => None,
-        }
-    }
-
-    /// The window base that `cvta` adds.
-    pub(super) fn window_base(&mut self, space: Space) -> cl::Value {
-        match self.window(space) {
-            Some(base) => base,
-            None => self.b.ins().iconst(types::I64, 0),
-        }
-    }
-
     /// Resolves an address and emits its bounds test where no guard page covers the access, unless
     /// the index may have wrapped. `size` is that of the whole access of one lane.
     pub(super) fn place(
@@ -172,10 +119,10 @@ impl Lower<'_, '_> {
             return (val, offset);
         }
         let val = match val {
-            Val::Uniform(x) => Val::Uniform(self.plus(x, i64::from(offset))),
-            Val::Affine(x, stride) => Val::Affine(self.plus(x, i64::from(offset)), stride),
+            Val::Uniform(x) => Val::Uniform(self.b.plus(x, i64::from(offset))),
+            Val::Affine(x, stride) => Val::Affine(self.b.plus(x, i64::from(offset)), stride),
             Val::Varying(parts) => {
-                let add = self.vconst(self.func.ty(addr), offset as i64 as u64);
+                let add = self.b.vconst(self.func.ty(addr), offset as i64 as u64);
                 let sums = parts.iter().map(|&part| self.b.ins().iadd(part, add));
                 Val::Varying(sums.collect())
             }
@@ -186,17 +133,19 @@ impl Lower<'_, '_> {
     /// Window addresses are taken as signed 32-bit offsets, whatever the width of the register.
     pub(super) fn resolve(&mut self, space: Space, ty: Type, addr: Val) -> Address {
         let addr = if space.is_window() {
-            self.low_word(ty, addr)
+            self.b.low_word(ty, addr)
         } else {
             addr
         };
         if space == Space::Local {
             return self.resolve_local(addr);
         }
-        let Some(base) = self.window(space) else {
+        let Some(base) = self.b.window(space) else {
             return match addr {
-                Val::Uniform(x) => Address::Scalar(self.cast_scalar(x, types::I64)),
-                Val::Affine(x, stride) => Address::Strided(self.cast_scalar(x, types::I64), stride),
+                Val::Uniform(x) => Address::Scalar(self.b.cast_scalar(x, types::I64)),
+                Val::Affine(x, stride) => {
+                    Address::Strided(self.b.cast_scalar(x, types::I64), stride)
+                }
                 Val::Varying(parts) => Address::Lanes(parts),
             };
         };
@@ -213,44 +162,10 @@ impl Lower<'_, '_> {
         }
     }
 
-    fn low_word(&mut self, ty: Type, addr: Val) -> Val {
-        if ty != Type::B64 {
-            return match addr {
-                Val::Uniform(x) => Val::Uniform(self.cast_scalar(x, types::I32)),
-                Val::Affine(x, stride) => Val::Affine(self.cast_scalar(x, types::I32), stride),
-                Val::Varying(parts) => Val::Varying(parts),
-            };
-        }
-        match addr {
-            Val::Uniform(x) => {
-                let x = self.cast_scalar(x, types::I64);
-                Val::Uniform(self.b.ins().ireduce(types::I32, x))
-            }
-            Val::Affine(x, stride) => {
-                let x = self.cast_scalar(x, types::I64);
-                Val::Affine(self.b.ins().ireduce(types::I32, x), stride)
-            }
-            Val::Varying(parts) => Val::Varying(
-                parts
-                    .chunks(2)
-                    .map(|pair| self.narrow(pair[0], pair[1]))
-                    .collect(),
-            ),
-        }
-    }
-
-    /// Each 32-bit lane as one of 64 bits, with its sign.
-    pub(super) fn widen_lanes(&mut self, parts: &[cl::Value]) -> Parts {
-        parts
-            .iter()
-            .flat_map(|&part| self.widen_mask(part))
-            .collect()
-    }
-
     /// Each lane has its own window. This one belongs to the only lane of the gang, or the lane
     /// that a single-lane region runs.
     pub(super) fn only_window(&mut self) -> Option<cl::Value> {
-        match self.lanes {
+        match self.b.lanes {
             1 => Some(self.windows()[0]),
             _ => self.own_window(),
         }
@@ -273,9 +188,9 @@ impl Lower<'_, '_> {
             }
             Val::Affine(x, stride) => {
                 let x = self.b.ins().sextend(types::I64, x);
-                self.affine_parts(Type::B64, x, stride)
+                self.b.affine_parts(Type::B64, x, stride)
             }
-            Val::Varying(parts) => self.widen_lanes(&parts),
+            Val::Varying(parts) => self.b.widen_lanes(&parts),
         };
         Address::Lanes(
             windows
@@ -303,14 +218,15 @@ impl Lower<'_, '_> {
             may_wrap.scale
         };
         let scale = self.b.ins().iconst(types::I64, scale);
-        let lanes = self.b.ins().iconst(types::I32, self.lanes as i64);
+        let lanes = self.b.lanes;
+        let lanes = self.b.ins().iconst(types::I32, lanes as i64);
         let args = [base, stride, scale, origin, lanes, buf];
         self.call(Stub::ResolveWrapped, &args);
     }
 
     /// The running lanes as bits; one lane always runs.
     pub(super) fn mask_as_bits_or_one(&mut self) -> cl::Value {
-        if self.lanes == 1 {
+        if self.b.lanes == 1 {
             self.b.ins().iconst(types::I32, 1)
         } else {
             self.mask_as_bits()
@@ -323,7 +239,7 @@ impl Lower<'_, '_> {
         let mask = self.mask_vectors();
         Some(
             mask.iter()
-                .flat_map(|&part| self.widen_mask(part))
+                .flat_map(|&part| self.b.widen_mask(part))
                 .collect(),
         )
     }
@@ -345,29 +261,29 @@ impl Lower<'_, '_> {
         match address {
             Address::Scalar(x) => {
                 let splat = self.b.ins().splat(types::I64X2, *x);
-                Parts::from_elem(splat, self.n_parts(Type::B64))
+                Parts::from_elem(splat, self.b.n_parts(Type::B64))
             }
-            Address::Strided(x, stride) => self.affine_parts(Type::B64, *x, *stride),
+            Address::Strided(x, stride) => self.b.affine_parts(Type::B64, *x, *stride),
             Address::MayWrap(wrapping) => {
-                let inside = self.is_unwrapped(wrapping);
-                let n = self.n_parts(Type::B64);
+                let inside = self.b.is_unwrapped(wrapping);
+                let n = self.b.n_parts(Type::B64);
                 let parts = self.either(
                     inside,
                     vec![types::I64X2; n],
                     |lower| {
                         let (at, stride) = (wrapping.at, wrapping.stride);
-                        lower.affine_parts(Type::B64, at, stride).to_vec()
+                        lower.b.affine_parts(Type::B64, at, stride).to_vec()
                     },
                     |lower| {
                         let addrs = lower.resolve_wrapped(wrapping);
-                        lower.load_buffer(addrs, Type::B64).to_vec()
+                        lower.b.load_buffer(addrs, Type::B64).to_vec()
                     },
                 );
                 Parts::from_vec(parts)
             }
             Address::Lanes(parts) => parts.clone(),
             Address::Lanes32(base, parts, _) => {
-                let wide = self.widen_lanes(parts);
+                let wide = self.b.widen_lanes(parts);
                 let base = self.b.ins().splat(types::I64X2, *base);
                 wide.iter()
                     .map(|&part| self.b.ins().iadd(part, base))
@@ -384,7 +300,9 @@ impl Lower<'_, '_> {
         match address {
             Address::Lanes32(base, parts, junk_at) => {
                 let mask = self.mask_vectors();
-                let junk = self.vconst(Type::B32, (junk_at - i64::from(offset)) as u64);
+                let junk = self
+                    .b
+                    .vconst(Type::B32, (junk_at - i64::from(offset)) as u64);
                 let parts = parts
                     .iter()
                     .zip(&mask)
@@ -394,8 +312,8 @@ impl Lower<'_, '_> {
             }
             Address::Lanes(parts) => {
                 let wide = self.wide_mask().expect("the mask may have gaps");
-                let junk = self.field(core::mem::offset_of!(CtaContext, junk));
-                let junk = self.plus(junk, -i64::from(offset));
+                let junk = self.b.field(core::mem::offset_of!(CtaContext, junk));
+                let junk = self.b.plus(junk, -i64::from(offset));
                 let junk = self.b.ins().splat(types::I64X2, junk);
                 Address::Lanes(
                     parts
@@ -411,45 +329,6 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// One lane's host address out of per-lane ones.
-    pub(super) fn lane_address(&mut self, address: &Address, lane: usize) -> cl::Value {
-        match address {
-            Address::Scalar(x) => *x,
-            Address::Strided(x, stride) => self.plus(*x, stride * lane as i64),
-            Address::MayWrap(..) => unreachable!("its lanes are asked for all together"),
-            Address::Lanes(parts) => self.pick64(parts[lane / 2], lane % 2),
-            Address::Lanes32(base, parts, _) => {
-                let x = self.b.ins().extractlane(parts[lane / 4], (lane % 4) as u8);
-                let x = self.b.ins().sextend(types::I64, x);
-                self.b.ins().iadd(*base, x)
-            }
-        }
-    }
-
-    /// Calls a function of the runtime that returns a status.
-    pub(super) fn call_runtime(
-        &mut self,
-        fns: cl::Value,
-        offset: usize,
-        args: &[cl::Value],
-    ) -> cl::Value {
-        let mut sig = cl::Signature::new(cranelift_codegen::isa::CallConv::triple_default(
-            &target_lexicon::Triple::host(),
-        ));
-        sig.params.extend(
-            args.iter()
-                .map(|&arg| cl::AbiParam::new(self.b.func.dfg.value_type(arg))),
-        );
-        sig.returns.push(cl::AbiParam::new(types::I32));
-        let sig = self.b.import_signature(sig);
-        let callee = self
-            .b
-            .ins()
-            .load(types::I64, cl::MemFlagsData::trusted(), fns, offset as i32);
-        let call = self.b.ins().call_indirect(sig, callee, args);
-        self.b.inst_results(call)[0]
-    }
-
     /// Stops the CTA if the runtime returned an error.
     pub(super) fn stop_if(&mut self, status: cl::Value, bits: cl::Value) {
         let (fail, fine) = (self.b.create_block(), self.b.create_block());
@@ -460,17 +339,8 @@ impl Lower<'_, '_> {
         self.b.switch_to_block(fine);
     }
 
-    /// An address plus some bytes. A sum with zero is not emitted: it would take a register beside
-    /// those of its operands.
-    pub(super) fn plus(&mut self, at: cl::Value, bytes: i64) -> cl::Value {
-        match bytes {
-            0 => at,
-            _ => self.b.ins().iadd_imm_s(at, bytes),
-        }
-    }
-
     /// Whether a value is the same for all lanes.
     pub(super) fn is_uniform(&self, value: Value) -> bool {
-        self.lanes == 1 || self.variability(value) == Variability::Uniform
+        self.b.lanes == 1 || self.variability(value) == Variability::Uniform
     }
 }

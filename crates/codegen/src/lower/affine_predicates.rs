@@ -9,10 +9,9 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{Block, CompareOp, Inst, InstData, IntBinaryOp, Type, Value, ValueDef};
 
-use super::int::condition;
-use super::values::{Parts, Val, int_type};
 use super::{Buffer, Lower};
 use crate::decisions::predicates;
+use crate::ops::{Parts, Val, condition, int_type};
 use crate::slots::lane_bytes;
 
 /// What a comparison of the first and last lane tells of a predicate.
@@ -105,12 +104,12 @@ impl Lower<'_, '_> {
                     .collect();
                 let hits = if compare.ty == Type::B64 {
                     hits.chunks(2)
-                        .map(|pair| lower.narrow(pair[0], pair[1]))
+                        .map(|pair| lower.b.narrow(pair[0], pair[1]))
                         .collect()
                 } else {
                     hits
                 };
-                vec![lower.bits_of(&hits)]
+                vec![lower.b.bits_of(&hits)]
             },
         )[0]
     }
@@ -355,7 +354,8 @@ impl Lower<'_, '_> {
         };
         let count = self.quotient(reach, step);
         let zero = self.b.ins().iconst(types::I64, 0);
-        let lanes = self.b.ins().iconst(types::I64, self.lanes as i64);
+        let lanes = self.b.lanes;
+        let lanes = self.b.ins().iconst(types::I64, lanes as i64);
         let count = self.b.ins().smax(count, zero);
         let count = self.b.ins().smin(count, lanes);
         let one = self.b.ins().iconst(types::I64, 1);
@@ -372,7 +372,7 @@ impl Lower<'_, '_> {
     /// The lane at a distance from the first, if there is one.
     fn hit(&mut self, distance: cl::Value, step: i64) -> cl::Value {
         let lane = self.quotient(distance, step);
-        let lanes = self.lanes as i64;
+        let lanes = self.b.lanes as i64;
         let mut hit = self
             .b
             .ins()
@@ -405,16 +405,16 @@ impl Lower<'_, '_> {
     /// A value at the first or the last lane of the gang.
     pub(super) fn end_lane(&mut self, ty: Type, last: bool, value: Value) -> cl::Value {
         match self.get(value) {
-            Val::Uniform(x) => self.cast_scalar(x, int_type(ty)),
+            Val::Uniform(x) => self.b.cast_scalar(x, int_type(ty)),
             Val::Affine(x, stride) => {
-                let first = self.cast_scalar(x, int_type(ty));
-                let steps = if last { self.lanes as i64 - 1 } else { 0 };
+                let first = self.b.cast_scalar(x, int_type(ty));
+                let steps = if last { self.b.lanes as i64 - 1 } else { 0 };
                 self.b.ins().iadd_imm_s(first, stride.wrapping_mul(steps))
             }
             // Held as vectors, since some use needs numbers.
             Val::Varying(parts) => {
-                let lane = if last { self.lanes - 1 } else { 0 };
-                self.extract(ty, &parts, lane)
+                let lane = if last { self.b.lanes - 1 } else { 0 };
+                self.b.extract(ty, &parts, lane)
             }
         }
     }
@@ -423,7 +423,7 @@ impl Lower<'_, '_> {
     pub(super) fn first_running(&mut self, ty: Type, value: Value) -> cl::Value {
         let held = self.get(value);
         if let Val::Uniform(x) = held {
-            return self.cast_scalar(x, int_type(ty));
+            return self.b.cast_scalar(x, int_type(ty));
         }
         if self.mask.is_full {
             return self.end_lane(ty, false, value);
@@ -432,8 +432,8 @@ impl Lower<'_, '_> {
         let lane = self.b.ins().ctz(bits);
         match held {
             Val::Affine(x, stride) => {
-                let first = self.cast_scalar(x, int_type(ty));
-                let lane = self.cast_scalar(lane, int_type(ty));
+                let first = self.b.cast_scalar(x, int_type(ty));
+                let lane = self.b.cast_scalar(lane, int_type(ty));
                 let distance = self.b.ins().imul_imm_s(lane, stride);
                 self.b.ins().iadd(first, distance)
             }
@@ -441,7 +441,7 @@ impl Lower<'_, '_> {
                 let parts = self.parts(value);
                 let buffer = self.store_to_buffer(Buffer::Data, &parts);
                 let lane = self.b.ins().uextend(types::I64, lane);
-                self.load_lane(buffer, lane, int_type(ty), lane_bytes(ty))
+                self.b.load_lane(buffer, lane, int_type(ty), lane_bytes(ty))
             }
         }
     }

@@ -1,38 +1,16 @@
 //! Atomic operations: lane after lane, in ascending order. `updates` computes the new elements.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self as cl, AtomicRmwOp, InstBuilder, MemFlagsData, types};
-use ptxjit_ir::{self as ir, AtomicFmt, AtomicOp, Inst, InstData, Space, Type};
+use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use ptxjit_ir::{self as ir, AtomicFmt, AtomicOp, Inst, InstData};
 use ptxjit_vectorize::Variability;
 use smallvec::SmallVec;
 
-use super::address::{Address, Place};
-use super::values::{Parts, Val, int_type, vector_type};
 use super::{Buffer, Lower};
+use crate::ops::{Address, Parts, Place, Rmw, Val, int_type};
 use crate::slots::lane_bytes;
+use ptxjit_abi::SlowForm;
 use ptxjit_abi::object::Helper;
-use ptxjit_abi::{CtaContext, SlowForm};
-
-/// An atomic without its operands.
-#[derive(Copy, Clone)]
-pub(super) struct Rmw {
-    pub op: AtomicOp,
-    pub fmt: AtomicFmt,
-    pub space: Space,
-}
-
-impl Rmw {
-    /// On memory of the CTA, which never runs on two workers at once: it needs no locked
-    /// instructions.
-    pub(super) fn is_shared(self) -> bool {
-        matches!(self.space, Space::Shared | Space::SharedCluster)
-    }
-
-    /// CLIF's own atomic, where it fits.
-    fn native(self) -> Option<AtomicRmwOp> {
-        native_op(self.op, self.fmt).filter(|_| !self.is_shared())
-    }
-}
 
 /// An atomic with its operands.
 pub(super) struct Operands<'a> {
@@ -65,9 +43,9 @@ impl Lower<'_, '_> {
         let place = self.place(space, addr, offset, ty.bytes(), 2);
         let result = func.insts[inst].results.first().copied();
         let result = result.filter(|&result| self.decided.is_used[result]);
-        if self.lanes == 1 || self.lane.active.is_some() {
-            let at = self.lane_address(&place.address, 0);
-            let at = self.plus(at, i64::from(place.offset));
+        if self.b.lanes == 1 || self.lane.active.is_some() {
+            let at = self.b.lane_address(&place.address, 0);
+            let at = self.b.plus(at, i64::from(place.offset));
             let operands: Vec<cl::Value> = args.iter().map(|&arg| self.scalar(arg)).collect();
             let old = self.rmw(rmw, at, &operands);
             if let Some(result) = result {
@@ -90,7 +68,7 @@ impl Lower<'_, '_> {
     fn atomic_gang(&mut self, operands: &Operands<'_>, place: &Place) -> Parts {
         let rmw = operands.rmw;
         if let Address::Scalar(at) = place.address {
-            let at = self.plus(at, i64::from(place.offset));
+            let at = self.b.plus(at, i64::from(place.offset));
             if let Some(olds) = self.atomic_at_one_place(operands, at) {
                 return olds;
             }
@@ -99,7 +77,7 @@ impl Lower<'_, '_> {
             return olds;
         }
         // Other operations take longer than the loop around them.
-        let is_plain = rmw.is_shared() && self.has_update(rmw);
+        let is_plain = rmw.is_shared() && self.b.has_update(rmw);
         if !is_plain || self.node.is_general {
             return self.atomic_loop(operands, place);
         }
@@ -121,30 +99,25 @@ impl Lower<'_, '_> {
                 self.b.append_block_param(done, ty)
             })
             .collect();
-        self.jump_with(done, &olds);
+        self.b.jump_with(done, &olds);
         self.b.switch_to_block(some);
         let olds = self.scoped(|lower| lower.atomic_loop(operands, place));
-        self.jump_with(done, &olds);
+        self.b.jump_with(done, &olds);
         self.b.switch_to_block(done);
         params
-    }
-
-    pub(super) fn jump_with(&mut self, to: cl::Block, args: &[cl::Value]) {
-        let args: Vec<cl::BlockArg> = args.iter().map(|&arg| arg.into()).collect();
-        self.b.ins().jump(to, &args);
     }
 
     /// Lane after lane, all of which run.
     fn atomic_unrolled(&mut self, operands: &Operands<'_>, place: &Place) -> Parts {
         let ty = operands.rmw.fmt.ty();
-        let mut olds = Vec::with_capacity(self.lanes);
+        let mut olds = Vec::with_capacity(self.b.lanes);
         self.for_each_address(&place.address, |lower, lane, at| {
-            let at = lower.plus(at, i64::from(place.offset));
+            let at = lower.b.plus(at, i64::from(place.offset));
             let args = lower.lane_operands(operands, lane);
             olds.push(lower.rmw(operands.rmw, at, &args));
         });
         if operands.result {
-            self.collect(ty, &olds)
+            self.b.collect(ty, &olds)
         } else {
             Parts::new()
         }
@@ -163,7 +136,7 @@ impl Lower<'_, '_> {
                 Variability::Uniform => self.scalar(arg),
                 Variability::Affine { .. } | Variability::Varying => {
                     let parts = self.parts(arg);
-                    self.extract(self.func.ty(arg), &parts, lane)
+                    self.b.extract(self.func.ty(arg), &parts, lane)
                 }
             })
             .collect()
@@ -186,25 +159,25 @@ impl Lower<'_, '_> {
             .collect();
         let out_slot = self.buffer(Buffer::Operand(2));
         let out = self.b.ins().stack_addr(types::I64, out_slot, 0);
-        if self.needs_cas_loop(rmw) {
+        if self.b.needs_cas_loop(rmw) {
             let out = operands.result.then_some(out);
             self.cas_runs(rmw, (addrs, place.offset), &args, out);
         } else {
             self.lane_loop(|lower, lane| {
-                let at = lower.load_lane(addrs, lane, types::I64, 8);
-                let at = lower.plus(at, i64::from(place.offset));
+                let at = lower.b.load_lane(addrs, lane, types::I64, 8);
+                let at = lower.b.plus(at, i64::from(place.offset));
                 let args: Vec<cl::Value> = args
                     .iter()
-                    .map(|&buf| lower.load_lane(buf, lane, int_type(ty), lane_bytes(ty)))
+                    .map(|&buf| lower.b.load_lane(buf, lane, int_type(ty), lane_bytes(ty)))
                     .collect();
                 let old = lower.rmw(rmw, at, &args);
                 if operands.result {
-                    lower.store_lane(out, lane, ty, old);
+                    lower.b.store_lane(out, lane, ty, old);
                 }
             });
         }
         if operands.result {
-            self.load_buffer(out, ty)
+            self.b.load_buffer(out, ty)
         } else {
             Parts::new()
         }
@@ -232,44 +205,6 @@ impl Lower<'_, '_> {
         self.b.switch_to_block(done);
     }
 
-    /// A lane's element of a buffer.
-    pub(super) fn load_lane(
-        &mut self,
-        buf: cl::Value,
-        lane: cl::Value,
-        ty: cl::Type,
-        bytes: u32,
-    ) -> cl::Value {
-        let at = self
-            .b
-            .ins()
-            .ishl_imm_s(lane, i64::from(bytes.trailing_zeros()));
-        let at = self.b.ins().iadd(buf, at);
-        self.b.ins().load(ty, MemFlagsData::trusted(), at, 0)
-    }
-
-    /// Sets a lane's element of a buffer.
-    pub(super) fn store_lane(&mut self, buf: cl::Value, lane: cl::Value, ty: Type, x: cl::Value) {
-        let wide = self.lane_scalar(ty, x);
-        let at = self
-            .b
-            .ins()
-            .ishl_imm_s(lane, i64::from(lane_bytes(ty).trailing_zeros()));
-        let at = self.b.ins().iadd(buf, at);
-        self.b.ins().store(MemFlagsData::trusted(), wide, at, 0);
-    }
-
-    /// All lanes of a buffer.
-    pub(super) fn load_buffer(&mut self, buf: cl::Value, ty: Type) -> Parts {
-        (0..self.n_parts(ty))
-            .map(|i| {
-                self.b
-                    .ins()
-                    .load(vector_type(ty), MemFlagsData::trusted(), buf, 16 * i as i32)
-            })
-            .collect()
-    }
-
     /// One lane's read-modify-write; the result is the old value.
     pub(super) fn rmw(&mut self, rmw: Rmw, at: cl::Value, args: &[cl::Value]) -> cl::Value {
         let ty = int_type(rmw.fmt.ty());
@@ -281,16 +216,10 @@ impl Lower<'_, '_> {
             let flags = MemFlagsData::new();
             return self.b.ins().atomic_cas(flags, at, args[0], args[1]);
         }
-        if !self.has_update(rmw) {
+        if !self.b.has_update(rmw) {
             return self.rmw_by_call(rmw, at, args);
         }
-        self.cas_loop(rmw, at, |lower, old| lower.update(rmw, at, old, args))
-    }
-
-    /// Whether the operation needs a compare-and-swap loop.
-    fn needs_cas_loop(&self, rmw: Rmw) -> bool {
-        let is_other = rmw.is_shared() || rmw.native().is_some() || rmw.op == AtomicOp::Cas;
-        !is_other && self.has_update(rmw)
+        self.cas_loop(rmw, at, |lower, old| lower.b.update(rmw, at, old, args))
     }
 
     /// Replaces an element by the result of `next`, with a compare-and-swap loop; returns the old
@@ -338,18 +267,19 @@ impl Lower<'_, '_> {
             .expect("every format is listed") as i64;
         let code = self.b.ins().iconst(types::I64, op | fmt << 8);
         let code = if rmw.fmt == AtomicFmt::F32 {
-            let flush = self.flushes(rmw.space, at);
+            let flush = self.b.flushes(rmw.space, at);
             let flush = self.b.ins().ishl_imm_s(flush, 16);
             self.b.ins().bor(code, flush)
         } else {
             code
         };
-        let a = self.to_i64(args[0]);
+        let a = self.b.to_i64(args[0]);
         let b = match args.get(1) {
-            Some(&b) => self.to_i64(b),
+            Some(&b) => self.b.to_i64(b),
             None => self.b.ins().iconst(types::I64, 0),
         };
         let old = self
+            .b
             .call_helper(Helper::Atomic, &[code, at, a, b], Some(types::I64))
             .expect("it returns the old value");
         if ty == types::I64 {
@@ -357,72 +287,5 @@ impl Lower<'_, '_> {
         } else {
             self.b.ins().ireduce(ty, old)
         }
-    }
-
-    /// Whether an f32 addition at this place flushes subnormals: on global memory yes, on shared
-    /// memory no.
-    pub(super) fn flushes(&mut self, space: Space, at: cl::Value) -> cl::Value {
-        match space {
-            Space::Shared | Space::SharedCluster => self.b.ins().iconst(types::I64, 0),
-            Space::Generic => {
-                let shared = self.field(core::mem::offset_of!(CtaContext, shared_base));
-                let distance = self.b.ins().isub(at, shared);
-                let limit = self.b.ins().iconst(types::I64, super::special::WINDOW);
-                let outside = self
-                    .b
-                    .ins()
-                    .icmp(IntCC::UnsignedGreaterThanOrEqual, distance, limit);
-                self.b.ins().uextend(types::I64, outside)
-            }
-            Space::Global | Space::Local | Space::Const | Space::Param => {
-                self.b.ins().iconst(types::I64, 1)
-            }
-        }
-    }
-}
-
-pub(super) fn is_integer(fmt: AtomicFmt) -> bool {
-    match fmt {
-        AtomicFmt::B16
-        | AtomicFmt::B32
-        | AtomicFmt::B64
-        | AtomicFmt::U32
-        | AtomicFmt::S32
-        | AtomicFmt::U64
-        | AtomicFmt::S64 => true,
-        AtomicFmt::F16
-        | AtomicFmt::F16x2
-        | AtomicFmt::Bf16
-        | AtomicFmt::Bf16x2
-        | AtomicFmt::F32
-        | AtomicFmt::F64 => false,
-    }
-}
-
-/// CLIF's own atomic, where there is one.
-fn native_op(op: AtomicOp, fmt: AtomicFmt) -> Option<AtomicRmwOp> {
-    let signed = matches!(fmt, AtomicFmt::S32 | AtomicFmt::S64);
-    match op {
-        AtomicOp::Exch => Some(AtomicRmwOp::Xchg),
-        AtomicOp::And => Some(AtomicRmwOp::And),
-        AtomicOp::Or => Some(AtomicRmwOp::Or),
-        AtomicOp::Xor => Some(AtomicRmwOp::Xor),
-        AtomicOp::Add if is_integer(fmt) => Some(AtomicRmwOp::Add),
-        AtomicOp::Min if is_integer(fmt) => Some(if signed {
-            AtomicRmwOp::Smin
-        } else {
-            AtomicRmwOp::Umin
-        }),
-        AtomicOp::Max if is_integer(fmt) => Some(if signed {
-            AtomicRmwOp::Smax
-        } else {
-            AtomicRmwOp::Umax
-        }),
-        AtomicOp::Add
-        | AtomicOp::Min
-        | AtomicOp::Max
-        | AtomicOp::Cas
-        | AtomicOp::Inc
-        | AtomicOp::Dec => None,
     }
 }

@@ -8,57 +8,10 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{self as ir, Space, Type, Value};
-use ptxjit_vectorize::MayWrap;
 
-use super::address::{Address, small};
-use super::values::Parts;
 use super::{Buffer, Lower};
+use crate::ops::{Address, Alignment, Parts, Wrapping};
 use ptxjit_abi::CtaContext;
-
-/// Lanes at a constant distance from lane 0's address, unless the index wrapped.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct Wrapping {
-    pub at: cl::Value,
-    pub stride: i64,
-    pub may_wrap: MayWrap,
-    pub alignment: Alignment,
-}
-
-/// What a test must find out about an access beside that it is in the arena: its address plus
-/// `offset` must be a multiple of `bytes`, which is 1 where that is known.
-///
-/// PTX ISA, "Addresses as Operands": an address must be a multiple of the access size.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) struct Alignment {
-    pub bytes: u32,
-    pub offset: i32,
-    /// Bytes of a lane's access where the runtime is asked about what lies outside of the arena,
-    /// else 0: it can tell only of the very bytes, so the offset has to be part of the address.
-    pub asked: u32,
-}
-
-impl Alignment {
-    /// Nothing has to be found out.
-    pub(super) const KNOWN: Alignment = Alignment {
-        bytes: 1,
-        offset: 0,
-        asked: 0,
-    };
-
-    pub(super) fn is_known(self) -> bool {
-        self.bytes == 1
-    }
-
-    /// Whether an offset need not be added to an address before that is tested.
-    pub(super) fn stays(self, offset: i32) -> bool {
-        self.asked == 0 && small(offset) && offset % self.bytes as i32 == 0
-    }
-
-    /// Whether lanes at this distance are aligned if one of them is.
-    fn holds_for_all(self, stride: i64) -> bool {
-        stride % i64::from(self.bytes) == 0
-    }
-}
 
 impl Lower<'_, '_> {
     /// What has to be found out about an access's alignment. Under `memcheck` the map's test does.
@@ -101,7 +54,7 @@ impl Lower<'_, '_> {
     /// arena's first and last pages are never mapped, so that nearby lanes and small offsets cannot
     /// leave it.
     pub(super) fn check(&mut self, address: &Address, alignment: Alignment) {
-        let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
+        let arena = self.b.field(core::mem::offset_of!(CtaContext, arena_base));
         let distance = match address {
             Address::Scalar(x) => self.b.ins().bxor(*x, arena),
             Address::Strided(x, stride) if alignment.holds_for_all(*stride) => {
@@ -121,7 +74,7 @@ impl Lower<'_, '_> {
         };
         // Both tests in one: the bits in which addresses in the arena equal its base, and the low
         // ones, of which the base has none.
-        let forbidden = self.forbidden_bits(alignment);
+        let forbidden = self.b.forbidden_bits(alignment);
         let bad = self.b.ins().band(distance, forbidden);
         self.stop_if_bad(bad, address, alignment);
     }
@@ -157,7 +110,7 @@ impl Lower<'_, '_> {
             Address::Lanes32(_, parts, _) => {
                 let parts: Parts = parts
                     .iter()
-                    .map(|&part| self.cast_vector(part, types::I64X2))
+                    .map(|&part| self.b.cast_vector(part, types::I64X2))
                     .collect();
                 let both = self.bits_of_lanes(&parts);
                 return self.b.ins().band_imm_s(both, low << 32 | low);
@@ -165,32 +118,6 @@ impl Lower<'_, '_> {
             Address::MayWrap(..) => unreachable!("tested when it is resolved"),
         };
         self.b.ins().band_imm_s(bits, low)
-    }
-
-    /// The bits in which an address may not differ from the arena's base.
-    fn forbidden_bits(&self, alignment: Alignment) -> cl::Value {
-        self.emitted.forbidden[alignment.bytes.trailing_zeros() as usize]
-    }
-
-    /// Whether an address lies in the arena. A marked one does not.
-    pub(super) fn is_inside(&mut self, at: cl::Value) -> cl::Value {
-        self.is_aligned_inside(at, Alignment::KNOWN)
-    }
-
-    fn is_aligned_inside(&mut self, at: cl::Value, alignment: Alignment) -> cl::Value {
-        let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
-        let forbidden = self.forbidden_bits(alignment);
-        let distance = self.b.ins().bxor(at, arena);
-        let bad = self.b.ins().band(distance, forbidden);
-        self.b.ins().icmp_imm_s(IntCC::Equal, bad, 0)
-    }
-
-    /// Whether lanes lie at a constant distance, in the arena and aligned.
-    pub(super) fn is_unwrapped(&mut self, wrapping: &Wrapping) -> cl::Value {
-        match wrapping.alignment.holds_for_all(wrapping.stride) {
-            true => self.is_aligned_inside(wrapping.at, wrapping.alignment),
-            false => self.b.ins().iconst(types::I8, 0),
-        }
     }
 
     /// On the cold path: writes each lane's own address to a buffer, whose address it returns, and
@@ -217,7 +144,7 @@ impl Lower<'_, '_> {
     /// All bits of the running lanes together; each vector holds two words of 64 bits, or four of
     /// 32 bits if there are half as many vectors.
     fn bits_of_lanes(&mut self, parts: &[cl::Value]) -> cl::Value {
-        let mask = match parts.len() == self.n_parts(Type::B64) {
+        let mask = match parts.len() == self.b.n_parts(Type::B64) {
             true => self.wide_mask(),
             false => self.unless_full().map(|_| self.mask_vectors()),
         };
@@ -225,7 +152,7 @@ impl Lower<'_, '_> {
         for (i, &part) in parts.iter().enumerate() {
             let mut bits = part;
             if let Some(mask) = &mask {
-                let mask = self.cast_vector(mask[i], types::I64X2);
+                let mask = self.b.cast_vector(mask[i], types::I64X2);
                 bits = self.b.ins().band(bits, mask);
             }
             all = Some(match all {

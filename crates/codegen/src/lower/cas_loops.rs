@@ -12,11 +12,9 @@ use ptxjit_ir::{
     AtomicFmt, AtomicOp, FloatBinaryOp, FloatFmt, FloatMode, IntBinaryOp, Space, Type,
 };
 
-use super::address::{Address, Place};
-use super::atomics::{Operands, Rmw};
-use super::bounds::Wrapping;
-use super::values::{Parts, int_type, vector_type};
+use super::atomics::Operands;
 use super::{Buffer, Lower};
+use crate::ops::{Address, Parts, Place, Rmw, Wrapping, int_type, vector_type};
 use crate::slots::lane_bytes;
 
 /// Bytes of one compare-and-swap.
@@ -60,22 +58,26 @@ impl Lower<'_, '_> {
             }
             Address::Scalar(_) | Address::Lanes(_) | Address::Lanes32(..) => return None,
         };
-        let is_possible = !rmw.is_shared() && !self.node.is_general && self.has_update(rmw);
+        let is_possible = !rmw.is_shared() && !self.node.is_general && self.b.has_update(rmw);
         if stride != i64::from(ty.bytes()) || !is_possible || !self.inputs.target.wide_cas {
             return None;
         }
         let update = Update::of(rmw)?;
-        let first = self.plus(at, i64::from(place.offset));
+        let first = self.b.plus(at, i64::from(place.offset));
         let rest = self.b.ins().band_imm_s(first, ROW - 1);
         let mut fits = self.b.ins().icmp_imm_s(IntCC::Equal, rest, 0);
         if matches!(place.address, Address::MayWrap(..)) {
-            let inside = self.is_inside(at);
+            let inside = self.b.is_inside(at);
             fits = self.b.ins().band(fits, inside);
         }
         if let Some(full) = self.unless_full() {
             fits = self.b.ins().band(fits, full);
         }
-        let n_olds = if operands.result { self.n_parts(ty) } else { 0 };
+        let n_olds = if operands.result {
+            self.b.n_parts(ty)
+        } else {
+            0
+        };
         let olds = self.either(
             fits,
             vec![vector_type(ty); n_olds],
@@ -104,7 +106,7 @@ impl Lower<'_, '_> {
         let args = self.store_to_buffer(Buffer::Operand(0), &args);
         let news = self.store_to_buffer(Buffer::Operand(1), &news);
         let olds = self.store_to_buffer(Buffer::Operand(2), &olds);
-        let at = self.plus(at, i64::from(offset));
+        let at = self.b.plus(at, i64::from(offset));
 
         let (head, iteration, done) = (
             self.b.create_block(),
@@ -115,7 +117,7 @@ impl Lower<'_, '_> {
         let zero = self.b.ins().iconst(types::I64, 0);
         self.b.ins().jump(head, &[zero.into()]);
         self.b.switch_to_block(head);
-        let size = i64::from(ty.bytes()) * self.lanes as i64;
+        let size = i64::from(ty.bytes()) * self.b.lanes as i64;
         let is_end = self.b.ins().icmp_imm_s(IntCC::Equal, row, size);
         self.b.ins().brif(is_end, done, &[], iteration, &[]);
         self.b.switch_to_block(iteration);
@@ -132,11 +134,11 @@ impl Lower<'_, '_> {
         self.b.switch_to_block(again);
         for k in 0..ROW / i64::from(ty.bytes()) {
             let shift = i64::from(ty.bytes()) * k;
-            let lane = self.plus(row, shift);
+            let lane = self.b.plus(row, shift);
             let [arg, out] = [args, olds].map(|buf| self.b.ins().iadd(buf, lane));
             let (clif, flags) = (int_type(ty), MemFlagsData::trusted());
             let arg = self.b.ins().load(clif, flags, arg, 0);
-            let place = self.plus(place, shift);
+            let place = self.b.plus(place, shift);
             let old = self.scoped(|lower| lower.rmw(operands.rmw, place, &[arg]));
             self.b.ins().store(flags, old, out, 0);
         }
@@ -146,7 +148,7 @@ impl Lower<'_, '_> {
         self.b.ins().jump(head, &[row.into()]);
         self.b.switch_to_block(done);
         match operands.result {
-            true => self.load_buffer(olds, ty).to_vec(),
+            true => self.b.load_buffer(olds, ty).to_vec(),
             false => Vec::new(),
         }
     }
@@ -162,20 +164,20 @@ impl Lower<'_, '_> {
     /// The update of a vector of elements.
     fn updated(&mut self, update: Update, old: cl::Value, arg: cl::Value) -> cl::Value {
         match update {
-            Update::Int(op, ty) => self.combine(op, ty, old, arg),
+            Update::Int(op, ty) => self.b.combine(op, ty, old, arg),
             Update::Sum(fmt) => {
                 let mode = FloatMode {
                     ftz: fmt == FloatFmt::F32,
                     ..FloatMode::RN
                 };
-                let sum = self.float_binary(FloatBinaryOp::Add, fmt, mode, old, arg);
+                let sum = self.b.float_binary(FloatBinaryOp::Add, fmt, mode, old, arg);
                 let sum = sum.expect("rounded to nearest, sums have an inline form");
                 let seen = if fmt == FloatFmt::F32 {
-                    self.with_canonical_nans(fmt, sum)
+                    self.b.with_canonical_nans(fmt, sum)
                 } else {
                     sum
                 };
-                self.cast_vector(seen, vector_type(fmt.ty()))
+                self.b.cast_vector(seen, vector_type(fmt.ty()))
             }
         }
     }
@@ -200,8 +202,8 @@ impl Lower<'_, '_> {
         self.b.ins().brif(left, first, &[], done, &[]);
 
         self.b.switch_to_block(first);
-        let place = self.lowest_lane(left, addrs);
-        let at = self.plus(place, i64::from(offset));
+        let place = self.b.lowest_lane(left, addrs);
+        let at = self.b.plus(place, i64::from(offset));
         let found = self.b.ins().load(clif, MemFlagsData::new(), at, 0);
         self.b.ins().jump(run, &[found.into()]);
 
@@ -216,17 +218,17 @@ impl Lower<'_, '_> {
         let lane = self.b.ins().uextend(types::I64, lane);
         let args: Vec<cl::Value> = args
             .iter()
-            .map(|&buf| self.load_lane(buf, lane, clif, bytes))
+            .map(|&buf| self.b.load_lane(buf, lane, clif, bytes))
             .collect();
-        let new = self.scoped(|lower| lower.update(rmw, at, old, &args));
+        let new = self.scoped(|lower| lower.b.update(rmw, at, old, &args));
         if let Some(out) = out {
-            self.store_lane(out, lane, ty, old);
+            self.b.store_lane(out, lane, ty, old);
         }
         let less = self.b.ins().iadd_imm_s(iteration_left, -1);
         let rest = self.b.ins().band(iteration_left, less);
         self.b.ins().brif(rest, more, &[], commit, &[]);
         self.b.switch_to_block(more);
-        let next = self.lowest_lane(rest, addrs);
+        let next = self.b.lowest_lane(rest, addrs);
         let same = self.b.ins().icmp(IntCC::Equal, next, place);
         self.b
             .ins()
@@ -242,43 +244,5 @@ impl Lower<'_, '_> {
             .ins()
             .brif(same, head, &[rest.into()], run, &[found.into()]);
         self.b.switch_to_block(done);
-    }
-
-    /// The address of the first lane in `bits`, which is not empty.
-    fn lowest_lane(&mut self, bits: cl::Value, addrs: cl::Value) -> cl::Value {
-        let lane = self.b.ins().ctz(bits);
-        let lane = self.b.ins().uextend(types::I64, lane);
-        self.load_lane(addrs, lane, types::I64, 8)
-    }
-
-    /// A sum of f32 with subnormals flushed and canonical NaNs, as atomics on global memory compute
-    /// it. Both are rare, and the test for them does not delay the sum.
-    pub(super) fn quick_sum(
-        &mut self,
-        old: cl::Value,
-        arg: cl::Value,
-        exact: impl FnOnce(&mut Self) -> cl::Value,
-    ) -> cl::Value {
-        let [x, y] = [old, arg].map(|x| self.as_float(FloatFmt::F32, x));
-        let sum = self.b.ins().fadd(x, y);
-        let sum = self.cast_scalar(sum, types::I32);
-        let rare = [old, arg, sum].map(|bits| self.is_special(bits));
-        let rare = rare
-            .into_iter()
-            .reduce(|x, y| self.b.ins().bor(x, y))
-            .expect("three");
-        self.unless(rare, &[sum], |lower| vec![exact(lower)])[0]
-    }
-
-    /// Whether the bits of an f32 are zero, subnormal or NaN.
-    fn is_special(&mut self, bits: cl::Value) -> cl::Value {
-        const LEAST_NORMAL: i64 = 0x0080_0000 << 1;
-        const INFINITY: i64 = 0x7f80_0000 << 1;
-        let bits = self.cast_scalar(bits, types::I32);
-        let magnitude = self.b.ins().ishl_imm_s(bits, 1);
-        let from = self.b.ins().iadd_imm_s(magnitude, -LEAST_NORMAL);
-        self.b
-            .ins()
-            .icmp_imm_u(IntCC::UnsignedGreaterThan, from, INFINITY - LEAST_NORMAL)
     }
 }

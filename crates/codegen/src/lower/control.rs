@@ -6,10 +6,9 @@ use ptxjit_ir::{Block, BlockCall, Terminator, TrapKind, Value};
 use ptxjit_vectorize::{SingleLane, Variability};
 
 use super::affine_predicates::EndLanes;
-use super::masks::Lanes;
-use super::values::{Parts, Val};
 use super::{Available, Lower, Mask};
 use crate::decisions::mask_classes::MaskClass;
+use crate::ops::{Lanes, Parts, Val};
 use ptxjit_abi::{FaultKind, LaneState};
 use ptxjit_ir::Type;
 
@@ -211,7 +210,7 @@ impl Lower<'_, '_> {
                 let all = if counted {
                     self.mask_as_bits()
                 } else {
-                    let all = self.full_bits();
+                    let all = self.b.full_bits();
                     self.b.ins().iconst(types::I32, all)
                 };
                 let taken = self.b.ins().band(hits, all);
@@ -246,7 +245,7 @@ impl Lower<'_, '_> {
         let mut rest = self.mask_vectors();
         let default = edges.len() - 1;
         for (case, edge) in edges[..default].iter_mut().enumerate() {
-            let want = self.vconst(Type::B32, case as u64);
+            let want = self.b.vconst(Type::B32, case as u64);
             let mut taken = Parts::new();
             for (part, rest) in index.iter().zip(rest.iter_mut()) {
                 let hit = self.b.ins().icmp(IntCC::Equal, *part, want);
@@ -388,7 +387,7 @@ impl Lower<'_, '_> {
     fn scalar_as(&mut self, arg: Value, param: Value) -> cl::Value {
         let ty = self.scalar_type(param);
         match self.get(arg) {
-            Val::Uniform(x) | Val::Affine(x, _) => self.cast_scalar(x, ty),
+            Val::Uniform(x) | Val::Affine(x, _) => self.b.cast_scalar(x, ty),
             Val::Varying(_) => unreachable!("a varying argument makes its parameter varying"),
         }
     }
@@ -396,7 +395,8 @@ impl Lower<'_, '_> {
     /// `joining`: lanes may be at the target already; `blend`: other lanes need its parameters as
     /// they are.
     fn hand_over(&mut self, edge: &Edge<'_>, args: Vec<(Value, Val)>, joining: bool, blend: bool) {
-        if self.decided.classes.arrive[edge.target] == MaskClass::Own(edge.target) && self.lanes > 1
+        if self.decided.classes.arrive[edge.target] == MaskClass::Own(edge.target)
+            && self.b.lanes > 1
         {
             let lanes = edge
                 .mask
@@ -437,10 +437,10 @@ impl Lower<'_, '_> {
                 (None, Some(parts)) => Lanes::Parts(parts.clone()),
                 (None, None) => self.class_lanes(self.mask.class),
             };
-            return self.blend_packed(&lanes, &new, &old);
+            return self.b.blend_packed(&lanes, &new, &old);
         }
         let mask = match &edge.mask {
-            Some(lanes) => self.lanes_as_parts(&lanes.clone()),
+            Some(lanes) => self.b.lanes_as_parts(&lanes.clone()),
             None => self.mask_vectors(),
         };
         self.blend(self.func.ty(param), &mask, &new, &old)
@@ -456,15 +456,15 @@ impl Lower<'_, '_> {
     ) -> Parts {
         if ty != Type::B64 {
             return (0..new.len())
-                .map(|i| self.choose(mask[i], new[i], old[i]))
+                .map(|i| self.b.choose(mask[i], new[i], old[i]))
                 .collect();
         }
         let wide: Vec<cl::Value> = mask
             .iter()
-            .flat_map(|&mask| self.widen_mask(mask))
+            .flat_map(|&mask| self.b.widen_mask(mask))
             .collect();
         (0..new.len())
-            .map(|i| self.choose(wide[i], new[i], old[i]))
+            .map(|i| self.b.choose(wide[i], new[i], old[i]))
             .collect()
     }
 }

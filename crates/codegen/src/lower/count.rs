@@ -31,12 +31,13 @@ impl Lower<'_, '_> {
             None => here,
         };
         let is_full = cond.is_none() && self.mask.is_full;
+        let lanes = self.b.lanes;
         let n = match is_full {
-            true => self.b.ins().iconst(types::I64, self.lanes as i64),
+            true => self.b.ins().iconst(types::I64, lanes as i64),
             false => self.n_lanes(hits),
         };
         self.add_to_word(at, n);
-        if self.lanes != WARP {
+        if self.b.lanes != WARP {
             return;
         }
         if sides {
@@ -65,12 +66,13 @@ impl Lower<'_, '_> {
 
     /// Tells the profile of an access, if it is that one's turn. In most CTAs none is told.
     pub(super) fn trace(&mut self, inst: Inst, site: u32) {
-        if self.lanes != WARP {
+        if self.b.lanes != WARP {
             return;
         }
         let at = offset_of!(CtaContext, traces) as i32;
         let flags = MemFlagsData::trusted();
-        let table = self.b.ins().load(types::I64, flags, self.emitted.cta, at);
+        let cta = self.b.cta;
+        let table = self.b.ins().load(types::I64, flags, cta, at);
         let [count, tell, go_on] = std::array::from_fn(|_| self.b.create_block());
         self.b.ins().brif(table, count, &[], go_on, &[]);
         self.b.set_cold_block(count);
@@ -96,7 +98,7 @@ impl Lower<'_, '_> {
 
     /// How many lanes a set has.
     fn n_lanes(&mut self, bits: cl::Value) -> cl::Value {
-        let n = match self.lanes {
+        let n = match self.b.lanes {
             1 => self.b.ins().band_imm_u(bits, 1),
             _ => self.b.ins().popcnt(bits),
         };
@@ -109,7 +111,8 @@ impl Lower<'_, '_> {
         let first = self.gang_thread();
         let at = offset_of!(CtaContext, n_threads) as i32;
         let flags = MemFlagsData::trusted().with_can_move();
-        let all = self.b.ins().load(types::I32, flags, self.emitted.cta, at);
+        let cta = self.b.cta;
+        let all = self.b.ins().load(types::I32, flags, cta, at);
         let left = self.b.ins().isub(all, first);
         let left = self.b.ins().uextend(types::I64, left);
         let most = self.b.ins().iconst(types::I64, WARP as i64);
@@ -119,7 +122,7 @@ impl Lower<'_, '_> {
     }
 
     fn add_to_word(&mut self, at: usize, n: cl::Value) {
-        let table = self.field(offset_of!(CtaContext, counters));
+        let table = self.b.field(offset_of!(CtaContext, counters));
         let flags = MemFlagsData::trusted();
         let at = at as i32;
         let before = self.b.ins().load(types::I64, flags, table, at);

@@ -13,10 +13,9 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_abi::CtaContext;
 use ptxjit_ir::{Space, Type, Value};
 
-use super::address::Address;
 use super::stubs::Stub;
-use super::values::Parts;
 use super::{Buffer, Lower};
+use crate::ops::{Address, Parts};
 
 /// From the first byte of a gang's access to the last: less than lies between two allocations.
 const MOST_REACH: u64 = 1 << 10;
@@ -40,14 +39,14 @@ impl Lower<'_, '_> {
             _ if self.inputs.foreign && !space.is_window() => None,
             Address::Scalar(at) => Some(self.ends_are_bad(*at, *at, access)),
             Address::Strided(at, stride) => {
-                let reach = stride * (self.lanes as i64 - 1);
+                let reach = stride * (self.b.lanes as i64 - 1);
                 let is_short = reach.unsigned_abs() + u64::from(access.1) <= MOST_REACH;
                 // Lanes at other distances than multiples of the size do not tell of each other
                 // whether they are aligned.
                 let is_even = stride % i64::from(access.1) == 0;
                 if is_short && is_even && access.1.is_power_of_two() {
                     let (low, high) = (reach.min(0), reach.max(0));
-                    let (first, last) = (self.plus(*at, low), self.plus(*at, high));
+                    let (first, last) = (self.b.plus(*at, low), self.b.plus(*at, high));
                     Some(self.ends_are_bad(first, last, access))
                 } else {
                     Some(self.some_are_bad(address, access))
@@ -98,11 +97,11 @@ impl Lower<'_, '_> {
         // What masks are made of must be there on both ways.
         self.mask_as_bits_or_one();
         let [look, ask, fine] = std::array::from_fn(|_| self.b.create_block());
-        let is_inside = self.is_inside(at);
+        let is_inside = self.b.is_inside(at);
         self.b.ins().brif(is_inside, look, &[], ask, &[]);
         self.b.switch_to_block(look);
-        let reach = stride * (self.lanes as i64 - 1);
-        let (first, last) = (self.plus(at, reach.min(0)), self.plus(at, reach.max(0)));
+        let reach = stride * (self.b.lanes as i64 - 1);
+        let (first, last) = (self.b.plus(at, reach.min(0)), self.b.plus(at, reach.max(0)));
         let is_short = reach.unsigned_abs() + u64::from(access.1) <= MOST_REACH;
         if is_short && stride % i64::from(access.1) == 0 && access.1.is_power_of_two() {
             let bad = self.ends_are_bad(first, last, access);
@@ -123,8 +122,8 @@ impl Lower<'_, '_> {
         (offset, size, write): Access,
     ) -> cl::Value {
         let bytes = i64::from(size);
-        let start = self.plus(first, offset.into());
-        let end = self.plus(last, i64::from(offset) + bytes - 1);
+        let start = self.b.plus(first, offset.into());
+        let end = self.b.plus(last, i64::from(offset) + bytes - 1);
         let mut bad = self.byte_is_bad(end, write);
         // An aligned access of 16 bytes or less lies within what one byte of the map tells about.
         if first != last || size > 16 || !size.is_power_of_two() {
@@ -141,7 +140,7 @@ impl Lower<'_, '_> {
 
     /// Not zero if a byte may not be accessed.
     fn byte_is_bad(&mut self, at: cl::Value, write: u32) -> cl::Value {
-        let origin = self.field(offset_of!(CtaContext, map_origin));
+        let origin = self.b.field(offset_of!(CtaContext, map_origin));
         let bad = byte_is_bad(&mut self.b, origin, at, write != 0);
         self.b.ins().uextend(types::I32, bad)
     }
@@ -151,7 +150,7 @@ impl Lower<'_, '_> {
         let (_, size, write) = access;
         let addrs = self.store_addresses(address, access.0);
         let bits = self.mask_as_bits_or_one();
-        let origin = self.field(offset_of!(CtaContext, map_origin));
+        let origin = self.b.field(offset_of!(CtaContext, map_origin));
         let slot = self.buffer(Buffer::Found);
         let found = self.b.ins().stack_addr(types::I64, slot, 0);
         let stub = Stub::Lookup {
@@ -165,13 +164,13 @@ impl Lower<'_, '_> {
 
     /// Writes each lane's own address to a buffer.
     fn store_addresses(&mut self, address: &Address, offset: i32) -> cl::Value {
-        if self.lanes == 1 {
-            let at = self.lane_address(address, 0);
-            let at = self.plus(at, i64::from(offset));
+        if self.b.lanes == 1 {
+            let at = self.b.lane_address(address, 0);
+            let at = self.b.plus(at, i64::from(offset));
             return self.store_to_buffer(Buffer::Addresses, &[at]);
         }
         let parts = self.lane_addresses(address);
-        let add = self.vconst(Type::B64, i64::from(offset) as u64);
+        let add = self.b.vconst(Type::B64, i64::from(offset) as u64);
         let parts: Parts = parts
             .iter()
             .map(|&part| self.b.ins().iadd(part, add))
@@ -187,7 +186,7 @@ impl Lower<'_, '_> {
         let found = self.b.ins().stack_addr(types::I64, slot, 0);
         let what = i64::from(write) << 32 | i64::from(size);
         let args = [
-            self.emitted.cta,
+            self.b.cta,
             addrs,
             bits,
             self.b.ins().iconst(types::I64, what),

@@ -7,11 +7,9 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 
-use super::address::{Address, SMALL_OFFSET};
-use super::bounds::Alignment;
 use super::stubs::Stub;
-use super::values::Parts;
 use super::{Buffer, Lower};
+use crate::ops::{Address, Alignment, Parts, SMALL_OFFSET};
 use ptxjit_abi::object::Helper;
 use ptxjit_abi::{CtaContext, FaultKind, RuntimeFns};
 
@@ -45,8 +43,8 @@ impl Lower<'_, '_> {
         let masks = (self.mask.bits, self.mask.full, self.mask.parts.clone());
         let bits = self.mask_as_bits_or_one();
         if self.inputs.foreign {
-            let parts = match self.lanes {
-                1 => Parts::from_elem(self.lane_address(address, 0), 1),
+            let parts = match self.b.lanes {
+                1 => Parts::from_elem(self.b.lane_address(address, 0), 1),
                 _ => self.lane_addresses(address),
             };
             let addrs = self.store_to_buffer(Buffer::Addresses, &parts);
@@ -153,7 +151,7 @@ impl Lower<'_, '_> {
 
     /// Whether lanes at this stride cannot lie on both sides of the margins of the arena.
     fn is_short(&self, stride: i64) -> bool {
-        let reach = stride.unsigned_abs().saturating_mul(self.lanes as u64);
+        let reach = stride.unsigned_abs().saturating_mul(self.b.lanes as u64);
         self.mask.is_full || reach <= u64::from(SMALL_OFFSET)
     }
 
@@ -198,8 +196,10 @@ impl Lower<'_, '_> {
             let (what, at, stride) = (params[2], params[3], params[4]);
             let slot = self.buffer(Buffer::Addresses);
             let addrs = self.b.ins().stack_addr(types::I64, slot, 0);
-            let lanes = self.b.ins().iconst(types::I32, self.lanes as i64);
-            self.call_helper(Helper::Row, &[at, stride, lanes, addrs], None);
+            let lanes = self.b.lanes;
+            let lanes = self.b.ins().iconst(types::I32, lanes as i64);
+            self.b
+                .call_helper(Helper::Row, &[at, stride, lanes, addrs], None);
             let exit = self.lanes_exit();
             self.b
                 .ins()
@@ -241,12 +241,12 @@ impl Lower<'_, '_> {
         bits: cl::Value,
         (addrs, what): (cl::Value, cl::Value),
     ) {
-        let fns = self.field(core::mem::offset_of!(CtaContext, fns));
+        let fns = self.b.field(core::mem::offset_of!(CtaContext, fns));
         let misaligned = core::mem::offset_of!(RuntimeFns, misaligned);
         let loc = self.b.ins().ireduce(types::I32, site);
         let gang = self.gang_idx();
-        let args = [self.emitted.cta, addrs, bits, what, gang, loc];
-        let status = self.call_runtime(fns, misaligned, &args);
+        let args = [self.b.cta, addrs, bits, what, gang, loc];
+        let status = self.b.call_runtime(fns, misaligned, &args);
         let (stop, go_on) = (self.b.create_block(), self.b.create_block());
         self.b.ins().brif(status, stop, &[], go_on, &[]);
         self.b.switch_to_block(stop);
@@ -278,9 +278,10 @@ impl Lower<'_, '_> {
             (addr, core::mem::offset_of!(CtaContext, fault_addr)),
         ];
         for (value, at) in fields {
+            let cta = self.b.cta;
             self.b
                 .ins()
-                .store(MemFlagsData::trusted(), value, self.emitted.cta, at as i32);
+                .store(MemFlagsData::trusted(), value, cta, at as i32);
         }
     }
 
@@ -288,12 +289,14 @@ impl Lower<'_, '_> {
     /// not access so many bytes.
     fn bad_lanes(&mut self, addrs: cl::Value, bits: cl::Value, size: cl::Value) -> cl::Value {
         if self.inputs.foreign {
-            let fns = self.field(core::mem::offset_of!(CtaContext, fns));
+            let fns = self.b.field(core::mem::offset_of!(CtaContext, fns));
             let outside = core::mem::offset_of!(RuntimeFns, outside);
-            return self.call_runtime(fns, outside, &[self.emitted.cta, addrs, bits, size]);
+            return self
+                .b
+                .call_runtime(fns, outside, &[self.b.cta, addrs, bits, size]);
         }
-        let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
-        let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));
+        let arena = self.b.field(core::mem::offset_of!(CtaContext, arena_base));
+        let size = self.b.field(core::mem::offset_of!(CtaContext, arena_bits));
         let slot = self.buffer(Buffer::Found);
         let found = self.b.ins().stack_addr(types::I64, slot, 0);
         self.call(Stub::BadLanes, &[addrs, bits, arena, size, found]);

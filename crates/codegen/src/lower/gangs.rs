@@ -13,11 +13,11 @@ use rustc_hash::FxHashMap;
 
 use super::Lower;
 use super::stop_states::Several;
-use super::values::Parts;
 use crate::compile::CompileError;
 use crate::decisions::lane_loops::is_local;
 use crate::decisions::mask_classes::MaskClass;
 use crate::limits::Growth;
+use crate::ops::Parts;
 use ptxjit_abi::{CtaContext, LaneState};
 
 /// Iterations of loops that may wait for others before a gang lets other threads run.
@@ -61,7 +61,7 @@ impl Lower<'_, '_> {
     pub(super) fn emit_gang_loops(&mut self, growth: &Growth) -> Result<(), CompileError> {
         let params = self.b.block_params(self.emitted.prologue).to_vec();
         let (state, first, end) = (params[1], params[2], params[3]);
-        self.load_fields();
+        self.b.load_fields();
         let start = self.b.create_block();
         self.b.ins().jump(start, &[state.into()]);
         let state = self.b.append_block_param(start, types::I32);
@@ -270,11 +270,9 @@ impl Lower<'_, '_> {
     fn emit_next_cta(&mut self, loops: &Loops, start: cl::Block) {
         let flags = MemFlagsData::trusted();
         let left_at = core::mem::offset_of!(CtaContext, ctas_left) as i32;
-        let left = self
-            .b
-            .ins()
-            .load(types::I32, flags, self.emitted.cta, left_at);
-        let poll = self.field(core::mem::offset_of!(CtaContext, poll));
+        let cta = self.b.cta;
+        let left = self.b.ins().load(types::I32, flags, cta, left_at);
+        let poll = self.b.field(core::mem::offset_of!(CtaContext, poll));
         // Another thread may set it at any time.
         let stop = self.b.ins().load(types::I32, flags, poll, 0);
         let zero = self.b.ins().iconst(types::I32, 0);
@@ -293,24 +291,24 @@ impl Lower<'_, '_> {
 
         self.b.switch_to_block(next);
         let left = self.b.ins().iadd_imm_s(left, -1);
-        self.b.ins().store(flags, left, self.emitted.cta, left_at);
+        let cta = self.b.cta;
+        self.b.ins().store(flags, left, cta, left_at);
         for at in [
             core::mem::offset_of!(CtaContext, ctaid),
             core::mem::offset_of!(CtaContext, clusterid),
         ] {
-            let idx = self
-                .b
-                .ins()
-                .load(types::I32, flags, self.emitted.cta, at as i32);
+            let cta = self.b.cta;
+            let idx = self.b.ins().load(types::I32, flags, cta, at as i32);
             let idx = self.b.ins().iadd_imm_s(idx, 1);
-            self.b.ins().store(flags, idx, self.emitted.cta, at as i32);
+            let cta = self.b.cta;
+            self.b.ins().store(flags, idx, cta, at as i32);
         }
         self.b.ins().jump(start, &[zero.into()]);
     }
 
     /// The lanes to enter of a gang.
     pub(super) fn mask_to_enter(&mut self, idx: cl::Value) -> cl::Value {
-        let masks = self.field(core::mem::offset_of!(CtaContext, masks));
+        let masks = self.b.field(core::mem::offset_of!(CtaContext, masks));
         let at = self.b.ins().uextend(types::I64, idx);
         let at = self.b.ins().ishl_imm_s(at, 2);
         let at = self.b.ins().iadd(masks, at);
@@ -331,7 +329,8 @@ impl Lower<'_, '_> {
         let idx = self.b.use_var(idx);
         let current = core::mem::offset_of!(CtaContext, current_gang) as i32;
         let flags = MemFlagsData::trusted();
-        self.b.ins().store(flags, idx, self.emitted.cta, current);
+        let cta = self.b.cta;
+        self.b.ins().store(flags, idx, cta, current);
         if !self.inputs.whole_gangs {
             let bits = self.mask_to_enter(idx);
             let some = self.b.create_block();
@@ -356,12 +355,12 @@ impl Lower<'_, '_> {
 
     fn declare_gang(&mut self) {
         let uses_windows = self.func.insts.values().any(|node| is_local(&node.data));
-        let n_windows = match (uses_windows, self.lanes) {
+        let n_windows = match (uses_windows, self.b.lanes) {
             (false, _) => 0,
             (true, 1) => 1,
             (true, lanes) => lanes / 2,
         };
-        let ty = if self.lanes == 1 {
+        let ty = if self.b.lanes == 1 {
             types::I64
         } else {
             types::I64X2
@@ -406,7 +405,7 @@ impl Lower<'_, '_> {
     /// The lanes that the gang was entered with.
     pub(super) fn gang_bits(&mut self) -> cl::Value {
         if self.inputs.whole_gangs {
-            let all = self.full_bits();
+            let all = self.b.full_bits();
             return self.b.ins().iconst(types::I32, all);
         }
         let bits = self.gang().bits;
@@ -415,13 +414,13 @@ impl Lower<'_, '_> {
 
     /// Whether the gang was entered with all lanes.
     pub(super) fn gang_is_full(&mut self) -> cl::Value {
-        let (bits, full) = (self.gang_bits(), self.full_bits());
+        let (bits, full) = (self.gang_bits(), self.b.full_bits());
         self.b.ins().icmp_imm_s(IntCC::Equal, bits, full)
     }
 
     /// Number of the first lane that the gang was entered with; none if that is the first of all.
     pub(super) fn first_lane(&mut self) -> Option<cl::Value> {
-        if self.lanes == 1 || self.inputs.whole_gangs {
+        if self.b.lanes == 1 || self.inputs.whole_gangs {
             return None;
         }
         let bits = self.gang_bits();
@@ -441,10 +440,10 @@ impl Lower<'_, '_> {
         let gang = self.gang();
         let (thread_var, frame_var, vars) = (gang.thread, gang.frame, gang.local.clone());
         let idx = self.gang_idx();
-        let shift = i64::from(self.lanes.trailing_zeros());
+        let shift = i64::from(self.b.lanes.trailing_zeros());
         let thread = self.b.ins().ishl_imm_s(idx, shift);
         self.b.def_var(thread_var, thread);
-        let slots = self.field(core::mem::offset_of!(CtaContext, slots));
+        let slots = self.b.field(core::mem::offset_of!(CtaContext, slots));
         let size = i64::from(self.out.frame.size);
         let idx = self.b.ins().uextend(types::I64, idx);
         let at = self.b.ins().imul_imm_s(idx, size);
@@ -453,7 +452,7 @@ impl Lower<'_, '_> {
         if vars.is_empty() {
             return;
         }
-        let windows = self.local_windows(thread);
+        let windows = self.b.local_windows(thread);
         vars.iter()
             .zip(windows)
             .for_each(|(&var, window)| self.b.def_var(var, window));
@@ -481,7 +480,7 @@ impl Lower<'_, '_> {
                 self.b.def_var(var, zero);
             }
         }
-        if self.lanes > 1 {
+        if self.b.lanes > 1 {
             let nodes: Vec<usize> = (0..self.plan.order.nodes.len()).collect();
             self.clear_masks(&nodes);
         }
@@ -490,11 +489,11 @@ impl Lower<'_, '_> {
     /// Whether gangs that have all stopped at a resume point go on without the runtime.
     pub(super) fn may_go_on(&mut self, state: cl::Value) -> cl::Value {
         let flags = MemFlagsData::trusted();
-        let table = self.field(core::mem::offset_of!(CtaContext, go_on));
+        let table = self.b.field(core::mem::offset_of!(CtaContext, go_on));
         let at = self.b.ins().uextend(types::I64, state);
         let at = self.b.ins().iadd(table, at);
         let may = self.b.ins().uload8(types::I32, flags, at, 0);
-        let poll = self.field(core::mem::offset_of!(CtaContext, poll));
+        let poll = self.b.field(core::mem::offset_of!(CtaContext, poll));
         // Another thread may set it at any time.
         let stop = self.b.ins().load(types::I32, flags, poll, 0);
         self.b.ins().icmp(IntCC::UnsignedGreaterThan, may, stop)
@@ -514,7 +513,7 @@ impl Lower<'_, '_> {
     /// Whether the lanes of the current mask are all that the gang was entered with: `None` if that
     /// is certain.
     pub(super) fn unless_all_entered(&mut self) -> Option<cl::Value> {
-        if self.lanes == 1 || self.mask.is_full || self.mask.class == MaskClass::Entry {
+        if self.b.lanes == 1 || self.mask.is_full || self.mask.class == MaskClass::Entry {
             return None;
         }
         let bits = self.mask_as_bits();

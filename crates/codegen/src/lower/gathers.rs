@@ -1,13 +1,11 @@
 //! Gathers and scatters: loads and stores lane by lane, at addresses without a known pattern.
 
-use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::Type;
 
 use super::Lower;
-use super::address::{Address, Place};
-use super::memory::device;
-use super::values::{Parts, int_type, vector_type};
 use crate::lane_inserts::LaneInserts;
+use crate::ops::{Address, Parts, Place, device, int_type, vector_type};
 
 impl Lower<'_, '_> {
     /// Loads element by element, lane after lane. Each word is inserted into its vector at once:
@@ -39,7 +37,7 @@ impl Lower<'_, '_> {
             for (k, parts) in elems.iter_mut().enumerate() {
                 let offset = place.offset + (k as u32 * ty.bytes()) as i32;
                 let x = lower.b.ins().load(int_type(ty), device(), at, offset);
-                let x = lower.lane_scalar(ty, x);
+                let x = lower.b.lane_scalar(ty, x);
                 match (lane % per_part, parts.last_mut()) {
                     (0, _) | (_, None) => {
                         parts.push(lower.b.ins().scalar_to_vector(vector_type(ty), x));
@@ -67,7 +65,7 @@ impl Lower<'_, '_> {
         let rows = self.load_each_row(place);
         let mut columns = vec![Parts::new(); 4];
         for rows in rows.chunks_exact(4) {
-            let transposed = self.transpose4([rows[0], rows[1], rows[2], rows[3]]);
+            let transposed = self.b.transpose4([rows[0], rows[1], rows[2], rows[3]]);
             for (column, part) in columns.iter_mut().zip(transposed) {
                 column.push(part);
             }
@@ -85,54 +83,31 @@ impl Lower<'_, '_> {
         };
         let mut columns = vec![Parts::new(); 2];
         for pair in pairs.chunks_exact(2) {
-            let [even, odd] = self.unzip(ty, pair[0], pair[1]);
+            let [even, odd] = self.b.unzip(ty, pair[0], pair[1]);
             columns[0].push(even);
             columns[1].push(odd);
         }
         columns
     }
 
-    /// First and second words of the pairs in two vectors.
-    pub(super) fn unzip(&mut self, ty: Type, x: cl::Value, y: cl::Value) -> [cl::Value; 2] {
-        let lanes = if ty == Type::B64 {
-            [[0, 1, 4, 5], [2, 3, 6, 7]]
-        } else {
-            [[0, 2, 4, 6], [1, 3, 5, 7]]
-        };
-        lanes.map(|lanes| {
-            let words = self.shuffle32(x, y, lanes);
-            self.cast_vector(words, vector_type(ty))
-        })
-    }
-
-    /// Pairs of the words in two vectors.
-    pub(super) fn zip(&mut self, ty: Type, x: cl::Value, y: cl::Value) -> [cl::Value; 2] {
-        let lanes = if ty == Type::B64 {
-            [[0, 1, 4, 5], [2, 3, 6, 7]]
-        } else {
-            [[0, 4, 1, 5], [2, 6, 3, 7]]
-        };
-        lanes.map(|lanes| self.shuffle32(x, y, lanes))
-    }
-
     /// Stores lane after lane: each lane's words together if they are two or four.
     pub(super) fn store_each_lane(&mut self, parts: &[Parts], ty: Type, place: &Place) {
         match (ty, parts) {
             (Type::B32, [a, b, c, d]) => {
-                let rows = (0..self.quads())
-                    .flat_map(|q| self.transpose4([a[q], b[q], c[q], d[q]]))
+                let rows = (0..self.b.quads())
+                    .flat_map(|q| self.b.transpose4([a[q], b[q], c[q], d[q]]))
                     .collect();
                 self.store_each_row(rows, place);
             }
             (Type::B64, [a, b]) => {
                 let rows = (0..a.len())
-                    .flat_map(|i| self.zip(ty, a[i], b[i]))
+                    .flat_map(|i| self.b.zip(ty, a[i], b[i]))
                     .collect();
                 self.store_each_row(rows, place);
             }
             (Type::B32, [a, b]) => {
                 let pairs = (0..a.len())
-                    .flat_map(|i| self.zip(ty, a[i], b[i]))
+                    .flat_map(|i| self.b.zip(ty, a[i], b[i]))
                     .collect();
                 self.store_each_word(&[pairs], Type::B64, place);
             }
@@ -150,31 +125,19 @@ impl Lower<'_, '_> {
         self.for_each_address(&place.address, |lower, lane, at| {
             for (k, parts) in parts.iter().enumerate() {
                 let x = match ty {
-                    Type::B32 if lane % 4 == 0 => lower.first_float(types::F32X4, parts[lane / 4]),
-                    Type::B64 if lane % 2 == 0 => lower.first_float(types::F64X2, parts[lane / 2]),
-                    Type::B64 => lower.pick64(parts[lane / 2], 1),
-                    Type::B1 | Type::B8 | Type::B16 | Type::B32 => lower.extract(ty, parts, lane),
+                    Type::B32 if lane % 4 == 0 => {
+                        lower.b.first_float(types::F32X4, parts[lane / 4])
+                    }
+                    Type::B64 if lane % 2 == 0 => {
+                        lower.b.first_float(types::F64X2, parts[lane / 2])
+                    }
+                    Type::B64 => lower.b.pick64(parts[lane / 2], 1),
+                    Type::B1 | Type::B8 | Type::B16 | Type::B32 => lower.b.extract(ty, parts, lane),
                 };
                 let offset = place.offset + (k as u32 * ty.bytes()) as i32;
                 lower.b.ins().store(device(), x, at, offset);
             }
         });
-    }
-
-    /// The lowest lane as a float, which needs no instruction.
-    fn first_float(&mut self, vector: cl::Type, part: cl::Value) -> cl::Value {
-        let part = self.cast_vector(part, vector);
-        self.b.ins().extractlane(part, 0)
-    }
-
-    /// One of the two words of a vector.
-    pub(super) fn pick64(&mut self, part: cl::Value, half: usize) -> cl::Value {
-        if half == 0 {
-            let float = self.first_float(types::F64X2, part);
-            return self.b.ins().bitcast(types::I64, MemFlagsData::new(), float);
-        }
-        let part = self.cast_vector(part, types::I64X2);
-        self.b.ins().extractlane(part, half as u8)
     }
 
     /// Calls `emit` with each lane's address.
@@ -184,15 +147,15 @@ impl Lower<'_, '_> {
         mut with: impl FnMut(&mut Self, usize, cl::Value),
     ) {
         let Address::Lanes32(base, parts, _) = address else {
-            for lane in 0..self.lanes {
-                let at = self.lane_address(address, lane);
+            for lane in 0..self.b.lanes {
+                let at = self.b.lane_address(address, lane);
                 with(self, lane, at);
             }
             return;
         };
         // Extracting two offsets at once takes fewer instructions.
-        for pair in 0..self.lanes / 2 {
-            let both = self.pick64(parts[pair / 2], pair % 2);
+        for pair in 0..self.b.lanes / 2 {
+            let both = self.b.pick64(parts[pair / 2], pair % 2);
             let low = self.b.ins().ireduce(types::I32, both);
             let low = self.b.ins().sextend(types::I64, low);
             let low = self.b.ins().iadd(*base, low);

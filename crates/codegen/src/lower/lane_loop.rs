@@ -14,12 +14,11 @@ use ptxjit_ir::{BlockCall, Function, Type, Value};
 use ptxjit_vectorize::{LaneLoop, Plan, Variability};
 use rustc_hash::FxHashMap;
 
-use super::masks::Lanes;
 use super::single_lane::ActiveLane;
-use super::values::{Parts, Val};
 use super::{Buffer, Lower};
 use crate::decisions::lane_loops::is_local;
 use crate::decisions::mask_classes::MaskClass;
+use crate::ops::{Lanes, Parts, Val};
 use crate::slots::lane_bytes;
 use ptxjit_abi::CtaContext;
 
@@ -173,8 +172,8 @@ impl<'a> Lower<'a, '_> {
                         vars.iter().map(|&var| self.b.use_var(var)).collect()
                     }
                     false => {
-                        let zero = self.zero_vector(ty);
-                        Parts::from_elem(zero, self.n_parts(ty))
+                        let zero = self.b.zero_vector(ty);
+                        Parts::from_elem(zero, self.b.n_parts(ty))
                     }
                 };
                 let at = self.store_to_buffer(Buffer::Left(n_slots), &parts);
@@ -254,14 +253,15 @@ impl<'a> Lower<'a, '_> {
     /// Records the lane for fault reports.
     pub(super) fn note_lane(&mut self, bit: cl::Value) {
         let at = core::mem::offset_of!(CtaContext, current_lane) as i32;
-        self.b
-            .ins()
-            .store(MemFlagsData::trusted(), bit, self.emitted.cta, at);
+        let cta = self.b.cta;
+        self.b.ins().store(MemFlagsData::trusted(), bit, cta, at);
     }
 
     fn load_held(&mut self, value: Value, buf: cl::Value, lane: cl::Value) -> cl::Value {
         let ty = self.func.ty(value);
-        let x = self.load_lane(buf, lane, self.scalar_type(value), lane_bytes(ty));
+        let x = self
+            .b
+            .load_lane(buf, lane, self.scalar_type(value), lane_bytes(ty));
         // A predicate's lanes are masks.
         match ty {
             Type::B1 => self.b.ins().band_imm_s(x, 1),
@@ -307,7 +307,8 @@ impl<'a> Lower<'a, '_> {
             })
             .collect();
         for (&(param, buf), x) in params.iter().zip(args) {
-            self.store_lane(buf, active_lane.lane, self.func.ty(param), x);
+            self.b
+                .store_lane(buf, active_lane.lane, self.func.ty(param), x);
         }
         if let Some(var) = bits {
             let before = self.b.use_var(var);
@@ -349,12 +350,12 @@ impl<'a> Lower<'a, '_> {
         let mut reached = self.plan.pending[root].clone();
         for exit in &lane_loop.exits {
             for &(param, buf) in &exit.params {
-                let parts = self.load_buffer(buf, self.func.ty(param));
+                let parts = self.b.load_buffer(buf, self.func.ty(param));
                 self.define_variables(param, &Val::Varying(parts));
             }
             for &(param, arg) in &exit.fixed {
                 let x = self.scalar(arg);
-                let x = self.cast_scalar(x, self.scalar_type(param));
+                let x = self.b.cast_scalar(x, self.scalar_type(param));
                 self.define_variables(param, &Val::Uniform(x));
             }
             let bits = match exit.bits {

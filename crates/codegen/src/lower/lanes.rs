@@ -1,70 +1,15 @@
-//! Integer ops on vectors: 32-bit lanes, where narrow integers are zero-extended, and 64-bit lanes.
+//! Integer operations on vectors whose form depends on the operands: counts that are constant or
+//! uniform, products, fields.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
-use ptxjit_ir::{self as ir, CompareOp, IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, Type};
+use ptxjit_ir::{self as ir, IntBinaryOp, IntTernaryOp, Type};
 use ptxjit_vectorize::Variability;
 
 use super::Lower;
-use super::int::condition;
-use super::pure::Quad;
-
-fn is_signed(op: CompareOp) -> bool {
-    match op {
-        CompareOp::Slt | CompareOp::Sle | CompareOp::Sgt | CompareOp::Sge => true,
-        CompareOp::Eq
-        | CompareOp::Ne
-        | CompareOp::Ult
-        | CompareOp::Ule
-        | CompareOp::Ugt
-        | CompareOp::Uge => false,
-    }
-}
+use crate::ops::Quad;
 
 impl Lower<'_, '_> {
-    /// Sign-extends narrow lanes in place.
-    pub(super) fn lanes_signed(&mut self, ty: Type, x: cl::Value) -> cl::Value {
-        let shift = 32 - i64::from(ty.bits());
-        let up = self.b.ins().ishl_imm_s(x, shift);
-        self.b.ins().sshr_imm_s(up, shift)
-    }
-
-    /// Clears the bits that an op left above a narrow type's width.
-    pub(super) fn lanes_masked(&mut self, ty: Type, x: cl::Value) -> cl::Value {
-        match ty {
-            Type::B8 | Type::B16 => {
-                let mask = self.vconst(Type::B32, ty.mask());
-                self.b.ins().band(x, mask)
-            }
-            Type::B1 | Type::B32 | Type::B64 => x,
-        }
-    }
-
-    pub(super) fn vector_int_unary(&mut self, op: IntUnaryOp, ty: Type, x: Quad) -> Option<Quad> {
-        let narrow = matches!(ty, Type::B8 | Type::B16);
-        match op {
-            IntUnaryOp::Not | IntUnaryOp::Neg => Some(
-                x.into_iter()
-                    .map(|x| {
-                        let y = if op == IntUnaryOp::Not {
-                            self.b.ins().bnot(x)
-                        } else {
-                            self.b.ins().ineg(x)
-                        };
-                        self.lanes_masked(ty, y)
-                    })
-                    .collect(),
-            ),
-            IntUnaryOp::Abs if narrow => {
-                let signed = self.lanes_signed(ty, x[0]);
-                let abs = self.b.ins().iabs(signed);
-                Some(Quad::from_elem(self.lanes_masked(ty, abs), 1))
-            }
-            IntUnaryOp::Abs => Some(x.into_iter().map(|x| self.b.ins().iabs(x)).collect()),
-            IntUnaryOp::Popc | IntUnaryOp::Clz | IntUnaryOp::Brev => self.vector_count(op, ty, &x),
-        }
-    }
-
     #[expect(clippy::wildcard_enum_match_arm, reason = "others are tried below")]
     pub(super) fn vector_int_binary(
         &mut self,
@@ -84,6 +29,7 @@ impl Lower<'_, '_> {
             IntBinaryOp::UmulHi | IntBinaryOp::SmulHi => {
                 let (x, y) = (self.quad(a, q)[0], self.quad(b, q)[0]);
                 return self
+                    .b
                     .vector_mul_hi(op == IntBinaryOp::SmulHi, ty, x, y)
                     .map(|high| Quad::from_elem(high, 1));
             }
@@ -93,7 +39,7 @@ impl Lower<'_, '_> {
             IntBinaryOp::SaddSat | IntBinaryOp::SsubSat if ty == Type::B32 => {
                 let (x, y) = (self.quad(a, q)[0], self.quad(b, q)[0]);
                 return Some(Quad::from_elem(
-                    self.vector_saturate(op == IntBinaryOp::SsubSat, x, y),
+                    self.b.vector_saturate(op == IntBinaryOp::SsubSat, x, y),
                     1,
                 ));
             }
@@ -103,51 +49,8 @@ impl Lower<'_, '_> {
         let (x, y) = (self.quad(a, q), self.quad(b, q));
         x.into_iter()
             .zip(y)
-            .map(|(x, y)| self.vector_simple(op, ty, x, y))
+            .map(|(x, y)| self.b.vector_simple(op, ty, x, y))
             .collect()
-    }
-
-    #[expect(clippy::wildcard_enum_match_arm, reason = "others have longer forms")]
-    pub(super) fn vector_simple(
-        &mut self,
-        op: IntBinaryOp,
-        ty: Type,
-        x: cl::Value,
-        y: cl::Value,
-    ) -> Option<cl::Value> {
-        let signed_narrow = matches!(ty, Type::B8 | Type::B16)
-            && matches!(op, IntBinaryOp::Smin | IntBinaryOp::Smax);
-        let (x, y) = if signed_narrow {
-            (self.lanes_signed(ty, x), self.lanes_signed(ty, y))
-        } else {
-            (x, y)
-        };
-        let z = match op {
-            IntBinaryOp::Add => self.b.ins().iadd(x, y),
-            IntBinaryOp::Sub => self.b.ins().isub(x, y),
-            IntBinaryOp::Mul => self.b.ins().imul(x, y),
-            IntBinaryOp::And => return Some(self.b.ins().band(x, y)),
-            IntBinaryOp::Or => return Some(self.b.ins().bor(x, y)),
-            IntBinaryOp::Xor => return Some(self.b.ins().bxor(x, y)),
-            IntBinaryOp::Smin | IntBinaryOp::Smax | IntBinaryOp::Umin | IntBinaryOp::Umax
-                if ty == Type::B64 =>
-            {
-                let cc = match op {
-                    IntBinaryOp::Smin => IntCC::SignedLessThan,
-                    IntBinaryOp::Smax => IntCC::SignedGreaterThan,
-                    IntBinaryOp::Umin => IntCC::UnsignedLessThan,
-                    _ => IntCC::UnsignedGreaterThan,
-                };
-                let pick = self.b.ins().icmp(cc, x, y);
-                self.b.ins().blendv(pick, x, y)
-            }
-            IntBinaryOp::Smin => self.b.ins().smin(x, y),
-            IntBinaryOp::Smax => self.b.ins().smax(x, y),
-            IntBinaryOp::Umin => self.b.ins().umin(x, y),
-            IntBinaryOp::Umax => self.b.ins().umax(x, y),
-            _ => return None,
-        };
-        Some(self.lanes_masked(ty, z))
     }
 
     /// Shifts by a uniform count, or by per-lane counts.
@@ -165,6 +68,7 @@ impl Lower<'_, '_> {
             }
             let (x, counts) = (self.quad(a, q)[0], self.quad(count, q)[0]);
             return self
+                .b
                 .vector_shift_each(op, ty, x, counts)
                 .map(|shifted| Quad::from_elem(shifted, 1));
         }
@@ -172,13 +76,13 @@ impl Lower<'_, '_> {
         let x = self.quad(a, q);
         if let Some(n) = self.func.as_const(count) {
             if n >= width && op != IntBinaryOp::Sshr {
-                let zero = self.vconst(ty, 0);
+                let zero = self.b.vconst(ty, 0);
                 return Some(Quad::from_elem(zero, x.len()));
             }
             let n = self.b.ins().iconst(types::I32, n.min(width - 1) as i64);
             return Some(
                 x.into_iter()
-                    .map(|x| self.shift_lanes(op, ty, x, n))
+                    .map(|x| self.b.shift_lanes(op, ty, x, n))
                     .collect(),
             );
         }
@@ -189,11 +93,11 @@ impl Lower<'_, '_> {
             .b
             .ins()
             .icmp_imm_s(IntCC::UnsignedLessThan, count, width as i64);
-        let zero = self.vconst(ty, 0);
+        let zero = self.b.vconst(ty, 0);
         Some(
             x.into_iter()
                 .map(|x| {
-                    let shifted = self.shift_lanes(op, ty, x, clamped);
+                    let shifted = self.b.shift_lanes(op, ty, x, clamped);
                     if op == IntBinaryOp::Sshr {
                         shifted
                     } else {
@@ -202,32 +106,6 @@ impl Lower<'_, '_> {
                 })
                 .collect(),
         )
-    }
-
-    #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass shifts")]
-    fn shift_lanes(
-        &mut self,
-        op: IntBinaryOp,
-        ty: Type,
-        x: cl::Value,
-        count: cl::Value,
-    ) -> cl::Value {
-        match op {
-            IntBinaryOp::Shl => {
-                let y = self.b.ins().ishl(x, count);
-                self.lanes_masked(ty, y)
-            }
-            IntBinaryOp::Sshr => {
-                let x = if matches!(ty, Type::B8 | Type::B16) {
-                    self.lanes_signed(ty, x)
-                } else {
-                    x
-                };
-                let y = self.b.ins().sshr(x, count);
-                self.lanes_masked(ty, y)
-            }
-            _ => self.b.ins().ushr(x, count),
-        }
     }
 
     fn vector_mul_wide(
@@ -242,7 +120,7 @@ impl Lower<'_, '_> {
         let (x, y) = (self.quad(a, q)[0], self.quad(b, q)[0]);
         if ty != Type::B32 {
             let (x, y) = if signed {
-                (self.lanes_signed(ty, x), self.lanes_signed(ty, y))
+                (self.b.lanes_signed(ty, x), self.b.lanes_signed(ty, y))
             } else {
                 (x, y)
             };
@@ -252,7 +130,7 @@ impl Lower<'_, '_> {
             } else {
                 Type::B16
             };
-            return Some(Quad::from_elem(self.lanes_masked(wide, z), 1));
+            return Some(Quad::from_elem(self.b.lanes_masked(wide, z), 1));
         }
         // Cranelift selects pmuldq and pmuludq for `imul` of two widened vectors.
         let widened = |lower: &mut Self, x| {
@@ -297,7 +175,7 @@ impl Lower<'_, '_> {
                 match (self.func.as_const(b), count) {
                     (Some(pos), Some(len)) => {
                         let x = self.quad(a, q);
-                        Some(self.vector_bfe(signed, ty, x, pos, len))
+                        Some(self.b.vector_bfe(signed, ty, x, pos, len))
                     }
                     _ if ty == Type::B64 => None,
                     _ => self
@@ -308,98 +186,100 @@ impl Lower<'_, '_> {
             IntTernaryOp::Prmt => {
                 let (x, y) = (self.quad(a, q)[0], self.quad(b, q)[0]);
                 let bytes = match count {
-                    Some(selectors) => self.vector_prmt(x, y, selectors),
+                    Some(selectors) => self.b.vector_prmt(x, y, selectors),
                     None => {
                         let selectors = self.quad(c, q)[0];
-                        self.vector_prmt_any(x, y, selectors)
+                        self.b.vector_prmt_any(x, y, selectors)
                     }
                 };
                 Some(Quad::from_elem(bytes, 1))
             }
             _ => {
                 let words = [a, b, c].map(|arg| self.quad(arg, q)[0]);
-                self.dot_product(op, words)
+                self.b
+                    .dot_product(op, words)
                     .map(|sum| Quad::from_elem(sum, 1))
             }
         }
     }
 
-    pub(super) fn vector_resize(&mut self, op: ResizeOp, from: Type, to: Type, x: Quad) -> Quad {
-        if from == Type::B64 {
-            let low = self.narrow(x[0], x[1]);
-            return self.vector_resize(op, Type::B32, to, Quad::from_elem(low, 1));
+    /// Two counts, both as scalars if they are uniform, else both as lanes.
+    fn counts(&mut self, a: ir::Value, b: ir::Value, q: usize) -> [cl::Value; 2] {
+        if self.plan.variability[a] == Variability::Uniform
+            && self.plan.variability[b] == Variability::Uniform
+        {
+            return [self.scalar(a), self.scalar(b)];
         }
-        let x = x[0];
-        let lanes = match (op, from) {
-            (ResizeOp::Trunc, _) if to == Type::B1 => {
-                let up = self.b.ins().ishl_imm_s(x, 31);
-                self.b.ins().sshr_imm_s(up, 31)
-            }
-            (ResizeOp::Trunc, _) => self.lanes_masked(to, x),
-            (ResizeOp::Uext, Type::B1) => self.b.ins().ushr_imm_s(x, 31),
-            (ResizeOp::Uext, _) => x,
-            (ResizeOp::Sext, Type::B1 | Type::B32) => self.if_narrow_masked(to, x),
-            (ResizeOp::Sext, _) => {
-                let signed = self.lanes_signed(from, x);
-                self.if_narrow_masked(to, signed)
-            }
-        };
-        if to != Type::B64 {
-            return Quad::from_elem(lanes, 1);
+        [self.quad(a, q)[0], self.quad(b, q)[0]]
+    }
+
+    /// Funnel shifts by any count.
+    pub(super) fn vector_funnel(
+        &mut self,
+        left: bool,
+        [a, b, c]: [ir::Value; 3],
+        q: usize,
+    ) -> Option<cl::Value> {
+        let (lo, hi) = (self.quad(a, q)[0], self.quad(b, q)[0]);
+        let [count, _] = self.counts(c, c, q);
+        let width = self.b.lane_word(count, 32);
+        let count = self.b.ins().umin(count, width);
+        let rest = self.b.ins().isub(width, count);
+        let (up, down) = if left { (count, rest) } else { (rest, count) };
+        let high = self.b.shift_words(IntBinaryOp::Shl, hi, up)?;
+        let low = self.b.shift_words(IntBinaryOp::Ushr, lo, down)?;
+        Some(self.b.ins().bor(high, low))
+    }
+
+    /// Bit field extraction from 32-bit lanes at any position and length.
+    pub(super) fn vector_bfe_any(
+        &mut self,
+        signed: bool,
+        [a, pos, len]: [ir::Value; 3],
+        q: usize,
+    ) -> Option<cl::Value> {
+        let x = self.quad(a, q)[0];
+        let [pos, len] = self.counts(pos, len, q).map(|count| {
+            let mask = self.b.lane_word(count, 255);
+            self.b.ins().band(count, mask)
+        });
+        if !signed {
+            let shifted = self.b.shift_words(IntBinaryOp::Ushr, x, pos)?;
+            let above = self.b.bits_from(x, len)?;
+            return Some(self.b.ins().band_not(shifted, above));
         }
-        if op == ResizeOp::Sext {
-            [
-                self.b.ins().swiden_low(lanes),
-                self.b.ins().swiden_high(lanes),
-            ]
-            .into_iter()
-            .collect()
+        let width = self.b.lane_word(len, 32);
+        let end = self.b.ins().iadd(pos, len);
+        let end = self.b.ins().umin(end, width);
+        let up = self.b.ins().isub(width, end);
+        let down = self.b.ins().iadd(up, pos);
+        let top = self.b.shift_words(IntBinaryOp::Shl, x, up)?;
+        let field = self.b.shift_words(IntBinaryOp::Sshr, top, down)?;
+        let none = self.b.lane_word(len, 0);
+        let is_none = self.b.ins().icmp(IntCC::Equal, len, none);
+        let zero = self.b.vconst(Type::B32, 0);
+        Some(if self.b.is_vector(len) {
+            self.b.pick(is_none, zero, field)
         } else {
-            [
-                self.b.ins().uwiden_low(lanes),
-                self.b.ins().uwiden_high(lanes),
-            ]
-            .into_iter()
-            .collect()
-        }
+            self.b.ins().select(is_none, zero, field)
+        })
     }
 
-    fn if_narrow_masked(&mut self, to: Type, x: cl::Value) -> cl::Value {
-        self.lanes_masked(to, x)
-    }
-
-    pub(super) fn vector_compare(&mut self, op: CompareOp, ty: Type, x: Quad, y: Quad) -> Quad {
-        let cc = condition(op);
-        let mask = match ty {
-            Type::B64 => {
-                let lo = self.b.ins().icmp(cc, x[0], y[0]);
-                let hi = self.b.ins().icmp(cc, x[1], y[1]);
-                self.narrow(lo, hi)
-            }
-            Type::B8 | Type::B16 if is_signed(op) => {
-                let (x, y) = (self.lanes_signed(ty, x[0]), self.lanes_signed(ty, y[0]));
-                self.b.ins().icmp(cc, x, y)
-            }
-            // Zero-extended lanes are not negative: the signed comparison, which is cheaper, gives
-            // the same.
-            Type::B8 | Type::B16 => self.b.ins().icmp(signed_condition(op), x[0], y[0]),
-            Type::B1 | Type::B32 => self.b.ins().icmp(cc, x[0], y[0]),
-        };
-        Quad::from_elem(mask, 1)
-    }
-}
-
-fn signed_condition(op: CompareOp) -> IntCC {
-    match op {
-        CompareOp::Ult => IntCC::SignedLessThan,
-        CompareOp::Ule => IntCC::SignedLessThanOrEqual,
-        CompareOp::Ugt => IntCC::SignedGreaterThan,
-        CompareOp::Uge => IntCC::SignedGreaterThanOrEqual,
-        CompareOp::Eq
-        | CompareOp::Ne
-        | CompareOp::Slt
-        | CompareOp::Sle
-        | CompareOp::Sgt
-        | CompareOp::Sge => condition(op),
+    /// Bit field insertion into 32-bit lanes at any position and length.
+    pub(super) fn vector_bfi_any(
+        &mut self,
+        [a, b, pos, len]: [ir::Value; 4],
+        q: usize,
+    ) -> Option<cl::Value> {
+        let (field, into) = (self.quad(a, q)[0], self.quad(b, q)[0]);
+        let [pos, len] = self.counts(pos, len, q).map(|count| {
+            let mask = self.b.lane_word(count, 255);
+            self.b.ins().band(count, mask)
+        });
+        let above = self.b.bits_from(field, len)?;
+        let ones = self.b.ins().bnot(above);
+        let mask = self.b.shift_words(IntBinaryOp::Shl, ones, pos)?;
+        let placed = self.b.shift_words(IntBinaryOp::Shl, field, pos)?;
+        Some(self.b.ins().bitselect(mask, placed, into))
     }
 }

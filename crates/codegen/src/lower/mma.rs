@@ -5,7 +5,7 @@ use ptxjit_ir::{Inst, InstData, Type, Value, WarpOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Lower;
-use super::values::{Parts, Val, vector_type};
+use crate::ops::{Parts, Val, vector_type};
 use ptxjit_abi::mma::{DECODED_A, DECODED_B, register_stride};
 use ptxjit_abi::object::Helper;
 
@@ -145,12 +145,13 @@ impl Lower<'_, '_> {
         });
         let (slot, _) = self.place_of(Role::D, &results, ty, &mut busy);
         let d = self.b.ins().stack_addr(types::I64, slot, 0);
-        let data = self.kept_inst(&data);
+        let data = self.b.kept_inst(&data);
         let group = self.b.ins().uextend(types::I64, group);
-        self.call_helper(Helper::Mma, &[data, group, a, b, c, further, d], None);
+        self.b
+            .call_helper(Helper::Mma, &[data, group, a, b, c, further, d], None);
         (0..mma.d_registers())
             .map(|n| {
-                let parts = (0..self.n_parts(ty)).map(|i| {
+                let parts = (0..self.b.n_parts(ty)).map(|i| {
                     let at = (register_stride(ty) * n + 16 * i) as i32;
                     let flags = MemFlagsData::trusted();
                     self.b.ins().load(vector_type(ty), flags, d, at)
@@ -226,22 +227,22 @@ impl Lower<'_, '_> {
         let pairs: Vec<[cl::Value; 2]> = rows
             .chunks(2)
             .map(|rows| {
-                [LOW, LOW.map(|byte| byte + 8)].map(|bytes| self.shuffle(rows[0], rows[1], bytes))
+                [LOW, LOW.map(|byte| byte + 8)].map(|bytes| self.b.shuffle(rows[0], rows[1], bytes))
             })
             .collect();
         let fours: Vec<[cl::Value; 4]> = pairs
             .chunks(2)
             .map(|pairs| {
-                let [a, b] = self.zip(Type::B32, pairs[0][0], pairs[1][0]);
-                let [c, d] = self.zip(Type::B32, pairs[0][1], pairs[1][1]);
+                let [a, b] = self.b.zip(Type::B32, pairs[0][0], pairs[1][0]);
+                let [c, d] = self.b.zip(Type::B32, pairs[0][1], pairs[1][1]);
                 [a, b, c, d]
             })
             .collect();
-        let columns = (0..4).flat_map(|i| self.zip(Type::B64, fours[0][i], fours[1][i]));
+        let columns = (0..4).flat_map(|i| self.b.zip(Type::B64, fours[0][i], fours[1][i]));
         let columns: Vec<cl::Value> = columns.collect();
         columns
             .into_iter()
-            .map(|column| self.cast_vector(column, types::I32X4))
+            .map(|column| self.b.cast_vector(column, types::I32X4))
             .collect()
     }
 }

@@ -4,24 +4,26 @@
 //! for each state a loop over gangs, and the kernel's nodes in layout order. How values and masks
 //! are held was decided before (`decisions`). Each file holds one concern:
 //!
-//! * `values`: scalars, affine values and vectors; `subword`: vectors of narrow lanes
+//! * `values`: values from definition to use; `subword`: those with narrow lanes
 //! * `invariants`: what is computed once per CTA or gang
-//! * `pure`, `int`, `lanes`, `divide`, `fields`, `float`, `extremes`, `rounding`, `math`, `halves`,
-//!   `convert`: instructions without effects
-//! * `runs`: in which order they are emitted
-//! * `externals`: external references; `faults`: how accesses fail
-//! * `memory`, `stores`, `speculated`, `subword_access`, `gathers`, `packing`, `stubs`: accesses;
-//!   `address`, `wrapped_index`: their addresses; `atomics`, `updates`, `cas_loops`, `privatize`
+//! * `pure`: instructions without effects; `lanes`, `divide`, `rare_cases`: those whose form depends
+//!   on the operands; `runs`: in which order they are emitted
+//! * `faults`: how accesses fail
+//! * `memory`, `stores`, `speculated`, `subword_access`, `gathers`, `stubs`: accesses; `address`,
+//!   `bounds`, `exact`, `wrapped_index`: their addresses; `atomics`, `updates`, `cas_loops`,
+//!   `privatize`
 //! * `products`: products of matrices and the values that they keep in the frame; `mma`: others
-//! * `special`: special registers, windows, builtins, the dynamic stack; `warp`: warp operations
+//! * `special`: special registers, windows, builtins, the dynamic stack; `warp`, `shuffles`: warp
+//!   operations
 //! * `gangs`: the loops over gangs; `waits`: suspending and resuming; `stop_states`: where gangs
-//!   have
-//!   stopped; `shadow_frame`: saving some lanes
+//!   have stopped; `shadow_frame`: saving some lanes
 //! * `count`: counters of coverage
 //! * `versions`: nodes for whole gangs; `single_lane`: for one lane; `lane_loop`: for one lane
 //!   after the other
 //! * `masks`: which lanes run; `control`: how they go from node to node;
 //!   `affine_predicates`: branches on affine values
+//!
+//! What each operation emits, where it does not depend on the program, is in `ops`.
 
 mod address;
 mod affine_predicates;
@@ -29,38 +31,27 @@ mod atomics;
 mod bounds;
 mod cas_loops;
 mod control;
-mod convert;
 mod count;
 mod divide;
 mod exact;
-mod externals;
-mod extremes;
 mod faults;
-mod fields;
-mod float;
 mod gangs;
 mod gathers;
-mod halves;
-mod int;
 mod invariants;
 mod lane_loop;
 mod lanes;
 mod masks;
-mod math;
 mod memory;
 mod mma;
-mod packing;
 mod prefetch;
 mod privatize;
 mod products;
 mod pure;
-mod quads;
-mod rounding;
+mod rare_cases;
 mod runs;
 mod shadow_frame;
 mod shuffles;
 mod single_lane;
-mod small_floats;
 mod special;
 mod speculated;
 mod stack;
@@ -90,15 +81,15 @@ use smallvec::SmallVec;
 
 pub(crate) use prefetch::put_in as put_in_prefetches;
 pub(crate) use stubs::{Stub, define as define_stub};
-use values::{Parts, Val};
 
 use crate::compile::CompileError;
 use crate::decisions::{self, Decisions, frame::Frame, mask_classes::MaskClass, nodes::NodeForm};
 use crate::host::Target;
 use crate::lane_inserts::LaneInserts;
 use crate::limits::Growth;
+use crate::ops::{Address, Emitter, External, Parts, Val};
+use ptxjit_abi::SlowForm;
 use ptxjit_abi::warp_ops::WARP;
-use ptxjit_abi::{SlowForm, SymbolRef};
 
 /// The inputs of lowering beside the function and its plan.
 pub(crate) struct Inputs<'a> {
@@ -125,11 +116,7 @@ pub(crate) struct Inputs<'a> {
 /// Results of lowering beside the code.
 #[derive(Default)]
 pub(crate) struct Outputs {
-    pub symbols: Vec<SymbolRef>,
-    /// Instructions that the code evaluates by call.
-    pub kept: Vec<InstData>,
-    /// Products of matrices in the frame.
-    pub products: Vec<ptxjit_abi::mma::Products>,
+    pub external: External,
     pub stubs: Vec<Stub>,
     pub lane_inserts: Vec<LaneInserts>,
     /// Instructions without a vector form.
@@ -144,7 +131,7 @@ struct Lower<'a, 'b> {
     plan: &'a Plan,
     inputs: &'a Inputs<'a>,
     decided: Decisions<'a>,
-    b: FunctionBuilder<'b>,
+    b: Emitter<'b>,
     out: Outputs,
     emitted: Emitted,
     gangs: Gangs,
@@ -154,27 +141,13 @@ struct Lower<'a, 'b> {
     lane: Lane<'a>,
     slots: StackSlots,
     node: NodeState<'a>,
-    /// Lanes of the gang, or of the strip of it that is being emitted.
-    lanes: usize,
 }
 
 /// What code emitted so far has for all that comes after it.
 struct Emitted {
-    /// The context of the CTA, and its fields, by offset.
-    cta: cl::Value,
-    fields: FxHashMap<usize, cl::Value>,
-    /// For each power of two, the bits in which an address that must be a multiple of it may not
-    /// differ from the arena's base.
-    forbidden: Vec<cl::Value>,
     prologue: cl::Block,
     /// Values computed once per CTA.
     pinned: FxHashMap<ir::Value, Val>,
-    /// Values known to lie in [0, 1].
-    saturated: FxHashSet<cl::Value>,
-    /// Where symbols are in the table of them.
-    symbols: FxHashMap<SymbolRef, usize>,
-    /// External references of the function, by namespace and number.
-    imports: FxHashMap<(u32, u32), cl::FuncRef>,
     exits: faults::Exits,
 }
 
@@ -208,7 +181,7 @@ struct Variables {
 struct Available {
     vals: FxHashMap<ir::Value, Val>,
     /// Resolved addresses, and what they are known to be multiples of.
-    addresses: FxHashMap<(ir::Value, ir::Space), (address::Address, u32)>,
+    addresses: FxHashMap<(ir::Value, ir::Space), (Address, u32)>,
     /// Under `memcheck`: accesses that were looked up where the block is now.
     looked_up: FxHashSet<(ir::Value, ir::Space, exact::Access)>,
     /// Results of contiguity tests: whether the lanes are contiguous, and the first one's address.
@@ -303,8 +276,12 @@ pub(crate) fn kernel(
     lower.run(effort, growth)?;
     lower.b.seal_all_blocks();
     crate::fma_operands::order(lower.b.func);
-    lower.b.finalize(target);
-    Ok(lower.out)
+    let (builder, external) = lower.b.finish();
+    builder.finalize(target);
+    Ok(Outputs {
+        external,
+        ..lower.out
+    })
 }
 
 impl<'a, 'b> Lower<'a, 'b> {
@@ -327,14 +304,8 @@ impl<'a, 'b> Lower<'a, 'b> {
             },
             decided,
             emitted: Emitted {
-                cta,
-                fields: FxHashMap::default(),
-                forbidden: Vec::new(),
                 prologue,
                 pinned: FxHashMap::default(),
-                saturated: FxHashSet::default(),
-                symbols: FxHashMap::default(),
-                imports: FxHashMap::default(),
                 exits: faults::Exits::default(),
             },
             gangs: Gangs {
@@ -347,7 +318,7 @@ impl<'a, 'b> Lower<'a, 'b> {
                 stopped: None,
                 budget: None,
             },
-            b,
+            b: Emitter::new(b, cta, inputs.plan.gang as usize, inputs.flush_denormals),
             vars: Variables {
                 values: SecondaryMap::new(),
                 masks: vec![SmallVec::new(); n_nodes],
@@ -358,7 +329,6 @@ impl<'a, 'b> Lower<'a, 'b> {
             lane: Lane::default(),
             slots: StackSlots::default(),
             node: NodeState::default(),
-            lanes: inputs.plan.gang as usize,
         }
     }
 
@@ -375,25 +345,11 @@ impl<'a, 'b> Lower<'a, 'b> {
         Ok(())
     }
 
-    /// Quads of lanes.
-    fn quads(&self) -> usize {
-        self.lanes.div_ceil(4)
-    }
-
     /// Quads that share a register in the end: code that handles a part of the gang at a time
     /// handles this many.
     fn strip(&self) -> usize {
         let quads = self.plan.gang.div_ceil(4) as usize;
         (self.inputs.target.lanes_of_vector() / 4).min(quads)
-    }
-
-    /// The mask of a whole gang as an immediate.
-    fn full_bits(&self) -> i64 {
-        i64::from(if self.lanes == 32 {
-            -1
-        } else {
-            (1i32 << self.lanes) - 1
-        })
     }
 
     /// Emits one node: its arrival, its wait if it has one, its instructions and its terminator.
@@ -517,7 +473,7 @@ impl<'a, 'b> Lower<'a, 'b> {
                 sides,
             } => self.count(*counter, *cond, *sides),
             InstData::Nop => {}
-            InstData::Warp { .. } if self.lanes == WARP => self.warp_at_once(inst),
+            InstData::Warp { .. } if self.b.lanes == WARP => self.warp_at_once(inst),
             InstData::Warp { .. } | InstData::Barrier { .. } | InstData::Nanosleep { .. } => {
                 unreachable!("waits are the first instructions of their blocks")
             }
@@ -557,7 +513,7 @@ impl<'a, 'b> Lower<'a, 'b> {
         if let Some(&(_, slot)) = found {
             return slot;
         }
-        let size = 8 * self.lanes.max(4) as u32;
+        let size = 8 * self.b.lanes.max(4) as u32;
         let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size, 4);
         let slot = self.b.create_sized_stack_slot(data);
         self.slots.buffers.push((purpose, slot));

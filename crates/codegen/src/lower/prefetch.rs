@@ -9,8 +9,7 @@ use ptxjit_ir::{Space, Value};
 use ptxjit_vectorize::Variability;
 
 use super::Lower;
-use super::address::{Address, small};
-use super::bounds::Wrapping;
+use crate::ops::{Address, Wrapping, small};
 
 /// Bytes of a cache line.
 const LINE: i64 = 64;
@@ -50,7 +49,7 @@ impl Lower<'_, '_> {
                 (self.b.ins().iadd(at, step), offset)
             }
         };
-        let reach = stride * (self.lanes as i64 - 1);
+        let reach = stride * (self.b.lanes as i64 - 1);
         let (low, high) = (reach.min(0), reach.max(0) + i64::from(size));
         let n_lines = ((high - low + LINE - 1) / LINE).min(MOST_LINES);
         let flags = MemFlagsData::new().with_trap_code(Some(MARK));

@@ -11,11 +11,8 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{AtomicFmt, AtomicOp, Effect, Inst, InstData, MemSem, Space, SrcLoc, Value};
 use ptxjit_vectorize::{LaneLoop, Node, Variability};
 
-use super::address::{Address, Place};
-use super::atomics::Rmw;
-use super::bounds::Alignment;
-use super::values::int_type;
 use super::{Buffer, Lower};
+use crate::ops::{Address, Alignment, Place, Rmw, int_type};
 use ptxjit_abi::CtaContext;
 
 /// No access is longer than this, nor does one cross a multiple of it.
@@ -48,7 +45,7 @@ impl Lower<'_, '_> {
         let zero = self.b.ins().iconst(types::I64, 0);
         self.b.ins().stack_store(types::I64, zero, slot, SUM);
         self.privatize_nothing(slot);
-        let size = self.field(core::mem::offset_of!(CtaContext, arena_bits));
+        let size = self.b.field(core::mem::offset_of!(CtaContext, arena_bits));
         let reach = self.b.ins().iadd_imm_s(size, -LINE);
         self.lane.private_sum = Some(PrivateSum {
             fmt,
@@ -60,7 +57,7 @@ impl Lower<'_, '_> {
 
     /// The place is the arena's first line, which is never mapped, so that no access aliases it.
     fn privatize_nothing(&mut self, slot: cl::StackSlot) {
-        let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
+        let arena = self.b.field(core::mem::offset_of!(CtaContext, arena_base));
         self.b.ins().stack_store(types::I64, arena, slot, PLACE);
     }
 
@@ -146,8 +143,8 @@ impl Lower<'_, '_> {
         self.lane.private_sum = None;
         let place = self.place(space, addr, offset, private_sum.fmt.ty().bytes(), 2);
         self.lane.private_sum = Some(private_sum);
-        let at = self.lane_address(&place.address, 0);
-        let at = self.plus(at, i64::from(place.offset));
+        let at = self.b.lane_address(&place.address, 0);
+        let at = self.b.plus(at, i64::from(place.offset));
         let before = self
             .b
             .ins()
@@ -199,7 +196,7 @@ impl Lower<'_, '_> {
         }
         // All addresses in the arena have their upper bits in common. Those in one line do not
         // differ in the others either, and neither crosses a line, as accesses are aligned.
-        let own = self.plus(*at, i64::from(place.offset));
+        let own = self.b.plus(*at, i64::from(place.offset));
         let slot = private_sum.slot;
         let mine = self.b.ins().stack_load(types::I64, types::I64, slot, PLACE);
         let differ = self.b.ins().bxor(own, mine);

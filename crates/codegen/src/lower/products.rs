@@ -10,9 +10,9 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::Lower;
-use super::values::{Parts, Val, vector_type};
 use crate::decisions::is_pure;
 use crate::decisions::residents::{N_PASSING, product};
+use crate::ops::{Parts, Val, vector_type};
 use ptxjit_abi::mma::{MOST_A, MOST_B, MOST_FURTHER, MOST_REGISTERS, Offsets, Product, Products};
 use ptxjit_abi::object::Helper;
 
@@ -117,7 +117,7 @@ impl Lower<'_, '_> {
             b,
             products,
         };
-        let products = self.kept_products(products);
+        let products = self.b.kept_products(products);
         let lanes = match self.unless_full() {
             None => self.b.ins().iconst(types::I64, 0xffff_ffff),
             Some(_) => {
@@ -126,7 +126,8 @@ impl Lower<'_, '_> {
             }
         };
         let frame = self.gang_frame();
-        self.call_helper(Helper::Products, &[products, lanes, frame], None);
+        self.b
+            .call_helper(Helper::Products, &[products, lanes, frame], None);
         for &result in group.products.iter().flat_map(|(_, results)| results) {
             if self.decided.residents.home(result).is_none() {
                 let parts = self.load_home(passing[&result]);
@@ -286,7 +287,7 @@ impl Lower<'_, '_> {
 
     pub(super) fn load_home(&mut self, home: u32) -> Parts {
         let frame = self.gang_frame();
-        let places = (0..self.n_parts(Type::B32)).map(|i| home as i32 + 16 * i as i32);
+        let places = (0..self.b.n_parts(Type::B32)).map(|i| home as i32 + 16 * i as i32);
         let flags = MemFlagsData::trusted();
         places
             .map(|at| self.b.ins().load(vector_type(Type::B32), flags, frame, at))

@@ -8,12 +8,8 @@ use ptxjit_vectorize::Variability;
 use smallvec::SmallVec;
 
 use super::Lower;
-use super::values::{Parts, Val, int_type, vector_type};
+use crate::ops::{Parts, Quad, Running, Val, condition, int_type, vector_type};
 use ptxjit_abi::SlowForm;
-use ptxjit_abi::object::Helper;
-
-/// One quad of a value: one vector, or two at 64 bits.
-pub(super) type Quad = SmallVec<[cl::Value; 2]>;
 
 impl Lower<'_, '_> {
     /// Emits a pure instruction whose result is a scalar.
@@ -36,6 +32,15 @@ impl Lower<'_, '_> {
             Variability::Varying => unreachable!("varying results are emitted by quads"),
         };
         self.def(result, val);
+    }
+
+    /// Whether most lanes run in the node being emitted.
+    fn running(&self) -> Running {
+        if self.node.is_general {
+            Running::Few
+        } else {
+            Running::Most
+        }
     }
 
     /// The scalar in whatever register class it is in.
@@ -82,7 +87,7 @@ impl Lower<'_, '_> {
         let ty = vector_type(self.func.ty(value));
         let cast: Quad = quad
             .into_iter()
-            .map(|part| self.cast_vector(part, ty))
+            .map(|part| self.b.cast_vector(part, ty))
             .collect();
         if q == 0 {
             self.available.splats.remove(&value);
@@ -90,7 +95,7 @@ impl Lower<'_, '_> {
                 .vals
                 .insert(value, Val::Varying(Parts::new()));
         }
-        let is_last = q + 1 == self.quads();
+        let is_last = q + 1 == self.b.quads();
         let Some(Val::Varying(parts)) = self.available.vals.get_mut(&value) else {
             unreachable!("quads are pushed in order")
         };
@@ -138,60 +143,64 @@ impl Lower<'_, '_> {
                     .iter()
                     .zip(&uniform)
                     .map(|((ty, quad), uniform)| {
-                        uniform.unwrap_or_else(|| self.extract(*ty, quad, lane))
+                        uniform.unwrap_or_else(|| self.b.extract(*ty, quad, lane))
                     })
                     .collect();
                 self.scalar_op(data, &lane_args)
             })
             .collect();
-        self.collect(ty, &lanes).into_iter().collect()
+        self.b.collect(ty, &lanes).into_iter().collect()
     }
 
     /// The scalar form of a pure instruction. Operands and result may be in either register class.
     pub(super) fn scalar_op(&mut self, data: &InstData, args: &[cl::Value]) -> cl::Value {
         match *data {
-            InstData::Const { ty, bits } => self.constant(ty, bits, false),
+            InstData::Const { ty, bits } => self.b.constant(ty, bits, false),
             InstData::StateOf { block } => {
                 let state = self.plan.wait_of[block].expect("states are waits");
                 self.b.ins().iconst(types::I32, i64::from(state))
             }
             InstData::VarAddr { var, offset } => self.var_addr(var, offset),
-            InstData::FuncAddr { func } => self.func_addr(func),
+            InstData::FuncAddr { func } => self.b.func_addr(func),
             InstData::StackAddr { slot, offset } => {
                 let at = i64::from(self.decided.slots.offsets[slot]) + i64::from(offset);
                 self.b.ins().iconst(types::I64, at)
             }
             InstData::IntUnary { op, ty, .. } => {
-                let x = self.cast_scalar(args[0], int_type(ty));
-                self.scalar_int_unary(op, ty, x)
+                let x = self.b.cast_scalar(args[0], int_type(ty));
+                self.b.scalar_int_unary(op, ty, x)
             }
             InstData::IntBinary { op, ty, .. } => {
                 let count = matches!(op, IntBinaryOp::Shl | IntBinaryOp::Ushr | IntBinaryOp::Sshr);
-                let x = self.cast_scalar(args[0], int_type(ty));
-                let y = self.cast_scalar(args[1], if count { types::I32 } else { int_type(ty) });
-                self.scalar_int_binary(op, ty, x, y)
+                let x = self.b.cast_scalar(args[0], int_type(ty));
+                let y = self
+                    .b
+                    .cast_scalar(args[1], if count { types::I32 } else { int_type(ty) });
+                self.b
+                    .scalar_int_binary(op, ty, x, y)
                     .unwrap_or_else(|| self.by_call(data, args))
             }
             InstData::IntTernary { op, ty, .. } => {
-                let ints = self.in_int_registers(args);
-                self.scalar_int_ternary(op, ty, &ints)
+                let ints = self.b.in_int_registers(args);
+                self.b
+                    .scalar_int_ternary(op, ty, &ints)
                     .unwrap_or_else(|| self.by_call(data, args))
             }
             InstData::Lop3 { lut, .. } => {
                 let x: SmallVec<[cl::Value; 3]> = args
                     .iter()
-                    .map(|&arg| self.cast_scalar(arg, types::I32))
+                    .map(|&arg| self.b.cast_scalar(arg, types::I32))
                     .collect();
-                self.lop3(lut, [x[0], x[1], x[2]])
+                self.b.lop3(lut, [x[0], x[1], x[2]])
             }
             InstData::Resize { op, from, to, .. } => {
-                let x = self.cast_scalar(args[0], int_type(from));
-                self.scalar_resize(op, from, to, x)
+                let x = self.b.cast_scalar(args[0], int_type(from));
+                self.b.scalar_resize(op, from, to, x)
             }
             InstData::Compare { op, ty, .. } => {
-                let x = self.cast_scalar(args[0], int_type(ty));
-                let y = self.cast_scalar(args[1], int_type(ty));
-                self.b.ins().icmp(super::int::condition(op), x, y)
+                let x = self.b.cast_scalar(args[0], int_type(ty));
+                let y = self.b.cast_scalar(args[1], int_type(ty));
+                self.b.ins().icmp(condition(op), x, y)
             }
             InstData::Select { ty, .. } => {
                 let float = matches!(self.b.func.dfg.value_type(args[1]), types::F32 | types::F64);
@@ -200,28 +209,32 @@ impl Lower<'_, '_> {
                     (Type::B64, true) => types::F64,
                     _ => int_type(ty),
                 };
-                let x = self.cast_scalar(args[1], class);
-                let y = self.cast_scalar(args[2], class);
+                let x = self.b.cast_scalar(args[1], class);
+                let y = self.b.cast_scalar(args[2], class);
                 self.b.ins().select(args[0], x, y)
             }
             InstData::FloatUnary { op, fmt, mode, .. } => self
+                .b
                 .float_unary(op, fmt, mode, args[0])
                 .unwrap_or_else(|| self.by_call(data, args)),
             InstData::FloatBinary { op, fmt, mode, .. } => self
+                .b
                 .float_binary(op, fmt, mode, args[0], args[1])
                 .unwrap_or_else(|| self.by_call(data, args)),
             InstData::Fma { fmt, mode, .. } => self
-                .fma(fmt, mode, [args[0], args[1], args[2]])
+                .b
+                .fma(fmt, mode, [args[0], args[1], args[2]], self.running())
                 .unwrap_or_else(|| self.by_call(data, args)),
             InstData::FloatCompare { op, fmt, ftz, .. } => {
-                self.float_compare(op, fmt, ftz, args[0], args[1])
+                self.b.float_compare(op, fmt, ftz, args[0], args[1])
             }
             InstData::Convert { cvt, .. } => self
+                .b
                 .scalar_convert(&cvt, args[0])
                 .unwrap_or_else(|| self.by_call(data, args)),
             InstData::ToGeneric { space, .. } | InstData::FromGeneric { space, .. } => {
-                let base = self.window_base(space);
-                let x = self.cast_scalar(args[0], types::I64);
+                let base = self.b.window_base(space);
+                let x = self.b.cast_scalar(args[0], types::I64);
                 if matches!(data, InstData::ToGeneric { .. }) {
                     self.b.ins().iadd(x, base)
                 } else {
@@ -229,10 +242,11 @@ impl Lower<'_, '_> {
                 }
             }
             InstData::Bfi { ty, .. } => {
-                let ints = self.in_int_registers(args);
-                self.scalar_bfi(ty, &ints)
+                let ints = self.b.in_int_registers(args);
+                self.b.scalar_bfi(ty, &ints)
             }
             InstData::ConvertRs { cvt, .. } => self
+                .b
                 .narrow_f32(&cvt, Some(args[1]), args[0])
                 .unwrap_or_else(|| self.by_call(data, args)),
             InstData::Sreg { .. }
@@ -258,55 +272,10 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Scalars that may be kept in float registers, for an instruction on integers.
-    fn in_int_registers(&mut self, args: &[cl::Value]) -> SmallVec<[cl::Value; 4]> {
-        args.iter()
-            .map(|&arg| match self.b.func.dfg.value_type(arg) {
-                types::F32 => self.cast_scalar(arg, types::I32),
-                types::F64 => self.cast_scalar(arg, types::I64),
-                _ => arg,
-            })
-            .collect()
-    }
-
     /// Evaluates an instruction that has no inline form.
     fn by_call(&mut self, data: &InstData, args: &[cl::Value]) -> cl::Value {
         self.note_slow(SlowForm::Call);
-        self.evaluated(data, args)
-    }
-
-    /// Evaluates an instruction by a call to `ptxjit_ir::eval`.
-    pub(super) fn evaluated(&mut self, data: &InstData, args: &[cl::Value]) -> cl::Value {
-        let mut call_args = vec![self.kept_inst(data)];
-        for idx in 0..4 {
-            let arg = match args.get(idx) {
-                Some(&arg) => self.to_i64(arg),
-                None => self.b.ins().iconst(types::I64, 0),
-            };
-            call_args.push(arg);
-        }
-        let raw = self
-            .call_helper(Helper::Eval, &call_args, Some(types::I64))
-            .expect("eval returns a value");
-        let ty = data.result_type();
-        if ty == Type::B64 {
-            raw
-        } else {
-            self.b.ins().ireduce(int_type(ty), raw)
-        }
-    }
-
-    /// A scalar of any type as the `u64` that evaluation works on.
-    pub(super) fn to_i64(&mut self, x: cl::Value) -> cl::Value {
-        match self.b.func.dfg.value_type(x) {
-            types::I64 => x,
-            types::F64 => self.cast_scalar(x, types::I64),
-            types::F32 => {
-                let bits = self.cast_scalar(x, types::I32);
-                self.b.ins().uextend(types::I64, bits)
-            }
-            _ => self.b.ins().uextend(types::I64, x),
-        }
+        self.b.evaluated(data, args)
     }
 
     /// The vector form of a pure instruction for one quad, where there is one.
@@ -315,7 +284,7 @@ impl Lower<'_, '_> {
         match *data {
             InstData::IntUnary { op, ty, arg } => {
                 let x = self.quad(arg, q);
-                self.vector_int_unary(op, ty, x)
+                self.b.vector_int_unary(op, ty, x)
             }
             InstData::IntBinary {
                 op,
@@ -329,7 +298,7 @@ impl Lower<'_, '_> {
             } => match (self.func.as_const(pos), self.func.as_const(len)) {
                 (Some(pos), Some(len)) => {
                     let (field, into) = (self.quad(a, q), self.quad(b, q));
-                    Some(self.vector_bfi(ty, field, into, pos, len))
+                    Some(self.b.vector_bfi(ty, field, into, pos, len))
                 }
                 _ if ty == Type::B64 => None,
                 _ => self
@@ -338,11 +307,11 @@ impl Lower<'_, '_> {
             },
             InstData::Lop3 { lut, args } => {
                 let x = args.map(|arg| self.quad(arg, q)[0]);
-                Some(Quad::from_elem(self.lop3(lut, x), 1))
+                Some(Quad::from_elem(self.b.lop3(lut, x), 1))
             }
             InstData::Resize { op, from, to, arg } => {
                 let x = self.quad(arg, q);
-                Some(self.vector_resize(op, from, to, x))
+                Some(self.b.vector_resize(op, from, to, x))
             }
             InstData::Compare {
                 op,
@@ -350,7 +319,7 @@ impl Lower<'_, '_> {
                 args: [a, b],
             } => {
                 let (x, y) = (self.quad(a, q), self.quad(b, q));
-                Some(self.vector_compare(op, ty, x, y))
+                Some(self.b.vector_compare(op, ty, x, y))
             }
             InstData::Select {
                 ty,
@@ -360,7 +329,7 @@ impl Lower<'_, '_> {
             InstData::FloatUnary { op, fmt, mode, arg } => {
                 let x = self.quad(arg, q);
                 x.into_iter()
-                    .map(|x| self.float_unary(op, fmt, mode, x))
+                    .map(|x| self.b.float_unary(op, fmt, mode, x))
                     .collect()
             }
             InstData::FloatBinary {
@@ -372,13 +341,14 @@ impl Lower<'_, '_> {
                 let (x, y) = (self.quad(a, q), self.quad(b, q));
                 x.into_iter()
                     .zip(y)
-                    .map(|(x, y)| self.float_binary(op, fmt, mode, x, y))
+                    .map(|(x, y)| self.b.float_binary(op, fmt, mode, x, y))
                     .collect()
             }
             InstData::Fma { fmt, mode, args } => {
                 let [x, y, z] = args.map(|arg| self.quad(arg, q));
+                let lanes = self.running();
                 (0..x.len())
-                    .map(|i| self.fma(fmt, mode, [x[i], y[i], z[i]]))
+                    .map(|i| self.b.fma(fmt, mode, [x[i], y[i], z[i]], lanes))
                     .collect()
             }
             InstData::FloatCompare {
@@ -390,27 +360,27 @@ impl Lower<'_, '_> {
                 let (x, y) = (self.quad(a, q), self.quad(b, q));
                 match fmt {
                     FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => Some(Quad::from_elem(
-                        self.float_compare(op, fmt, ftz, x[0], y[0]),
+                        self.b.float_compare(op, fmt, ftz, x[0], y[0]),
                         1,
                     )),
                     FloatFmt::F64 => {
-                        let lo = self.float_compare(op, fmt, ftz, x[0], y[0]);
-                        let hi = self.float_compare(op, fmt, ftz, x[1], y[1]);
-                        Some(Quad::from_elem(self.narrow(lo, hi), 1))
+                        let lo = self.b.float_compare(op, fmt, ftz, x[0], y[0]);
+                        let hi = self.b.float_compare(op, fmt, ftz, x[1], y[1]);
+                        Some(Quad::from_elem(self.b.narrow(lo, hi), 1))
                     }
                 }
             }
             InstData::Convert { cvt, arg } => {
                 let x = self.quad(arg, q);
-                self.vector_convert(&cvt, x)
+                self.b.vector_convert(&cvt, x)
             }
             InstData::ConvertRs { cvt, arg, bits } => {
                 let (x, bits) = (self.quad(arg, q)[0], self.quad(bits, q)[0]);
-                let code = self.narrow_f32(&cvt, Some(bits), x)?;
+                let code = self.b.narrow_f32(&cvt, Some(bits), x)?;
                 Some(Quad::from_elem(code, 1))
             }
             InstData::ToGeneric { space, arg } | InstData::FromGeneric { space, arg } => {
-                let base = self.window_base(space);
+                let base = self.b.window_base(space);
                 let base = self.b.ins().splat(types::I64X2, base);
                 let add = matches!(data, InstData::ToGeneric { .. });
                 let x = self.quad(arg, q);
@@ -449,9 +419,11 @@ impl Lower<'_, '_> {
         }
         let mask = self.quad(cond, q)[0];
         if ty == Type::B64 {
-            let masks = self.widen_mask(mask);
-            return (0..2).map(|i| self.choose(masks[i], x[i], y[i])).collect();
+            let masks = self.b.widen_mask(mask);
+            return (0..2)
+                .map(|i| self.b.choose(masks[i], x[i], y[i]))
+                .collect();
         }
-        Quad::from_elem(self.choose(mask, x[0], y[0]), 1)
+        Quad::from_elem(self.b.choose(mask, x[0], y[0]), 1)
     }
 }

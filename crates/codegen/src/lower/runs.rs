@@ -9,11 +9,9 @@ use ptxjit_vectorize::Variability;
 use smallvec::SmallVec;
 
 use super::Lower;
-use super::address::Address;
-use super::memory::device;
-use super::values::{Parts, Val, int_type, vector_type};
 use crate::chains::{Schedule, Step};
 use crate::decisions::is_pure;
+use crate::ops::{Address, Emitter, Parts, Val, device, int_type, vector_type};
 
 impl Lower<'_, '_> {
     /// Emits instructions in order, except for runs that no other instruction can observe.
@@ -55,7 +53,7 @@ impl Lower<'_, '_> {
 
     /// The quads in strips that are emitted together.
     fn strips(&self) -> Vec<Range<usize>> {
-        let firsts = (0..self.quads()).step_by(self.strip());
+        let firsts = (0..self.b.quads()).step_by(self.strip());
         firsts.map(|first| first..first + self.strip()).collect()
     }
 
@@ -63,7 +61,7 @@ impl Lower<'_, '_> {
     /// register for them until the last group has ended, and Cranelift would not merge loads into
     /// instructions on the way to a value with several uses.
     fn emit_steps(&mut self, schedule: &Schedule) {
-        let size = 32 * (schedule.results.len() * self.quads()) as u32;
+        let size = 32 * (schedule.results.len() * self.b.quads()) as u32;
         let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size, 4);
         let slot = self.b.create_sized_stack_slot(data);
         let base = self.b.ins().stack_addr(types::I64, slot, 0);
@@ -84,8 +82,8 @@ impl Lower<'_, '_> {
         }
         for (idx, &result) in schedule.results.iter().enumerate() {
             let ty = self.func.ty(result);
-            let first = 32 * (idx * self.quads()) as i32;
-            let parts = (0..self.n_parts(ty) as i32)
+            let first = 32 * (idx * self.b.quads()) as i32;
+            let parts = (0..self.b.n_parts(ty) as i32)
                 .map(|i| {
                     self.b.ins().load(
                         vector_type(ty),
@@ -111,7 +109,7 @@ impl Lower<'_, '_> {
             return;
         };
         let quad = self.quad(result, q);
-        let first = 32 * (idx * self.quads()) as i32 + (16 * quad.len() * q) as i32;
+        let first = 32 * (idx * self.b.quads()) as i32 + (16 * quad.len() * q) as i32;
         for (i, &part) in quad.iter().enumerate() {
             self.b
                 .ins()
@@ -143,17 +141,19 @@ impl Lower<'_, '_> {
         let Address::Strided(at, stride) = place.address else {
             unreachable!("lanes load at constant distances")
         };
-        let (at, offset) = self.strided_lane(at, stride, 4 * strip.start, place.offset);
-        let lanes = std::mem::replace(&mut self.lanes, 4 * strip.len());
+        let (at, offset) = self
+            .b
+            .strided_lane(at, stride, 4 * strip.start, place.offset);
+        let lanes = std::mem::replace(&mut self.b.lanes, 4 * strip.len());
         let parts = self.load_whole(usize::from(n), ty, at, stride, offset);
-        let per = self.n_parts(ty);
-        self.lanes = lanes;
-        let n_parts = self.n_parts(ty);
+        let per = self.b.n_parts(ty);
+        self.b.lanes = lanes;
+        let n_parts = self.b.n_parts(ty);
         for (k, &result) in node.results.iter().enumerate() {
             // The other strips' places are not read before they are emitted.
             let strip_parts: Parts = parts[k * per..(k + 1) * per]
                 .iter()
-                .map(|&part| self.cast_vector(part, vector_type(self.func.ty(result))))
+                .map(|&part| self.b.cast_vector(part, vector_type(self.func.ty(result))))
                 .collect();
             let parts = strip_parts.iter().copied().cycle().take(n_parts).collect();
             self.available.splats.remove(&result);
@@ -184,8 +184,8 @@ impl Lower<'_, '_> {
         };
         let offset = place.offset + (k as u32 * ty.bytes()) as i32;
         let x = self.b.ins().load(int_type(ty), device(), at, offset);
-        let splat = self.splat(ty, x);
-        let parts = SmallVec::from_elem(splat, self.n_parts(ty));
+        let splat = self.b.splat(ty, x);
+        let parts = SmallVec::from_elem(splat, self.b.n_parts(ty));
         self.available.splats.insert(result, parts);
     }
 
@@ -232,7 +232,7 @@ impl Lower<'_, '_> {
 
     /// Instructions whose results are held as quads.
     fn emit_group(&mut self, wanted: &[Inst]) {
-        let n_strips = self.quads() / self.strip();
+        let n_strips = self.b.quads() / self.strip();
         if n_strips > 1 && self.pressure(wanted) * n_strips > crate::schedule::REGISTERS {
             for strip in self.strips() {
                 for &inst in wanted {
@@ -246,7 +246,7 @@ impl Lower<'_, '_> {
                     self.min_max_of_gang(inst);
                     continue;
                 }
-                for q in 0..self.quads() {
+                for q in 0..self.b.quads() {
                     self.emit_part(inst, q);
                 }
             }
@@ -256,13 +256,13 @@ impl Lower<'_, '_> {
     /// Removes from a run the canonicalizations of NaNs that the run does not use: one test finds
     /// whether any lane of the gang has a NaN.
     fn split_last_nans(&self, run: Vec<Inst>) -> (Vec<Inst>, Vec<Inst>) {
-        if self.quads() < 2 {
+        if self.b.quads() < 2 {
             return (Vec::new(), run);
         }
         run.iter().partition(|&&inst| {
             let node = &self.func.insts[inst];
             let result = node.results[0];
-            Self::makes_nans_canonical(&node.data)
+            Emitter::makes_nans_canonical(&node.data)
                 && self.variability(result) == Variability::Varying
                 && !run
                     .iter()

@@ -6,10 +6,10 @@
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::Type;
 
-use super::values::Parts;
 use super::{Lower, Stub};
 use crate::decisions::frame::is_shared;
 use crate::masked;
+use crate::ops::Parts;
 
 /// At most this many values, times the places that save them, are saved by masked stores where only
 /// some lanes wait: it is more code than a call.
@@ -37,7 +37,7 @@ impl Lower<'_, '_> {
         let layout = self.out.frame.waits[wait as usize].layout;
         let bits = self.mask_as_bits();
         let counts = self.b.ins().iconst(types::I64, layout.counts() as i64);
-        let shape = i64::from(layout.wide_start) << 32 | self.lanes as i64;
+        let shape = i64::from(layout.wide_start) << 32 | self.b.lanes as i64;
         let shape = self.b.ins().iconst(types::I64, shape);
         let frame = self.gang_frame();
         self.call(Stub::MergeSlots, &[frame, shadow, bits, counts, shape]);
@@ -50,7 +50,7 @@ impl Lower<'_, '_> {
         let slots = &self.out.frame.waits[wait as usize];
         let (saves, copies) = (slots.saves.clone(), slots.copies.clone());
         let mask = self.mask_vectors();
-        let wide = self.widen_lanes(&mask);
+        let wide = self.b.widen_lanes(&mask);
         let of_each = copies.iter().map(|&copy| (copy, false));
         let of_all = saves
             .iter()
@@ -63,7 +63,7 @@ impl Lower<'_, '_> {
             };
             let parts = if is_shared {
                 let x = self.scalar(value);
-                let x = self.lane_scalar(ty, x);
+                let x = self.b.lane_scalar(ty, x);
                 let splat = self.b.ins().splat(lanes, x);
                 Parts::from_elem(splat, mask.len())
             } else {

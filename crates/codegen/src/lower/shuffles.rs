@@ -6,19 +6,19 @@ use ptxjit_ir::{Type, Value, WarpOp};
 use ptxjit_vectorize::Variability;
 
 use super::Lower;
-use super::values::{Parts, Val};
+use crate::ops::{Parts, Val};
 use ptxjit_abi::warp_ops::{WARP, shuffle_source};
 
 impl Lower<'_, '_> {
     /// The stride of an address within each quad, if it is known.
     pub(super) fn quad_step(&mut self, value: Value) -> Option<i32> {
-        let runs_whole = self.lanes == WARP && self.lane.active.is_none();
+        let runs_whole = self.b.lanes == WARP && self.lane.active.is_none();
         runs_whole.then(|| self.decided.patterns.quad_step(value))?
     }
 
     /// The bits of a value in all lanes, if they are known.
     fn known_lanes(&mut self, value: Value) -> Option<[u64; WARP]> {
-        let runs_whole = self.lanes == WARP && self.lane.active.is_none();
+        let runs_whole = self.b.lanes == WARP && self.lane.active.is_none();
         runs_whole.then(|| self.decided.patterns.known_lanes(value))?
     }
 
@@ -52,49 +52,15 @@ impl Lower<'_, '_> {
         c: u32,
     ) -> [Parts; 2] {
         let source = |lane: u32| shuffle_source(op, lane, b[lane as usize] as u32, c);
-        let shuffled = (0..self.quads())
+        let shuffled = (0..self.b.quads())
             .map(|q| {
                 let lanes = [0, 1, 2, 3].map(|i| source(4 * q as u32 + i).0);
-                self.pick_lanes(value, lanes)
+                self.b.pick_lanes(value, lanes)
             })
             .collect();
         let in_range =
             self.lane_constants(Type::B1, |lane| u32::from(source(lane).1).wrapping_neg());
         [shuffled, in_range]
-    }
-
-    /// A vector of any four lanes.
-    fn pick_lanes(&mut self, value: &[cl::Value], lanes: [u32; 4]) -> cl::Value {
-        let quad = |lane: u32| (lane / 4) as usize;
-        let first = quad(lanes[0]);
-        let Some(other) = lanes.iter().map(|&lane| quad(lane)).find(|&q| q != first) else {
-            if lanes.map(|lane| lane % 4) == [0, 1, 2, 3] {
-                return value[first];
-            }
-            return self.shuffle32(value[first], value[first], lanes.map(|lane| lane as u8 % 4));
-        };
-        let mut picked = self.shuffle32(
-            value[first],
-            value[other],
-            lanes.map(|lane| lane as u8 % 4 + if quad(lane) == other { 4 } else { 0 }),
-        );
-        let mut done = vec![first, other];
-        for lane in lanes {
-            let q = quad(lane);
-            if done.contains(&q) {
-                continue;
-            }
-            done.push(q);
-            let words = std::array::from_fn(|i| {
-                if quad(lanes[i]) == q {
-                    4 + lanes[i] as u8 % 4
-                } else {
-                    i as u8
-                }
-            });
-            picked = self.shuffle32(picked, value[q], words);
-        }
-        picked
     }
 
     /// All lanes shuffle by the same amount `b`, below 32: the lanes are loaded again from memory.
@@ -121,18 +87,18 @@ impl Lower<'_, '_> {
             let at = self.b.ins().iadd(base, bytes);
             let word = self.b.ins().load(types::I32, flags, at, 0);
             let splat = self.b.ins().splat(types::I32X4, word);
-            let yes = self.vconst(Type::B1, 1);
+            let yes = self.b.vconst(Type::B1, 1);
             return [
-                Parts::from_elem(splat, self.quads()),
-                Parts::from_elem(yes, self.quads()),
+                Parts::from_elem(splat, self.b.quads()),
+                Parts::from_elem(yes, self.b.quads()),
             ];
         }
         let amount = self.b.ins().splat(types::I32X4, b);
         let lane = self.lane_constants(Type::B32, |lane| lane);
         let max = self.lane_constants(Type::B32, max_lane);
         let (mut shuffled, mut in_range) = (Parts::new(), Parts::new());
-        let within_quad = (op == WarpOp::ShflBfly).then(|| self.butterfly_words(b));
-        for q in 0..self.quads() {
+        let within_quad = (op == WarpOp::ShflBfly).then(|| self.b.butterfly_words(b));
+        for q in 0..self.b.quads() {
             let (there, source) = match op {
                 WarpOp::ShflUp => {
                     let at = self.b.ins().isub(base, bytes);
@@ -157,7 +123,7 @@ impl Lower<'_, '_> {
                     let there = self.b.ins().load(types::I8X16, flags, at, 0);
                     let words = within_quad.expect("made above");
                     let there = self.b.ins().swizzle(there, words);
-                    let there = self.cast_vector(there, types::I32X4);
+                    let there = self.b.cast_vector(there, types::I32X4);
                     (there, self.b.ins().bxor(lane[q], amount))
                 }
             };
@@ -173,17 +139,6 @@ impl Lower<'_, '_> {
         [shuffled, in_range]
     }
 
-    /// The byte shuffle that permutes words within a vector as `shfl.bfly` by `b` does.
-    fn butterfly_words(&mut self, b: cl::Value) -> cl::Value {
-        let bytes: Vec<u8> = (0..16).collect();
-        let own = self.vconst_bytes(types::I8X16, &bytes);
-        let low = self.b.ins().band_imm_s(b, 3);
-        let low = self.b.ins().ishl_imm_s(low, 2);
-        let low = self.b.ins().ireduce(types::I8, low);
-        let low = self.b.ins().splat(types::I8X16, low);
-        self.b.ins().bxor(own, low)
-    }
-
     /// Per-lane amounts.
     #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass shuffles")]
     fn shuffle_each(
@@ -194,9 +149,9 @@ impl Lower<'_, '_> {
         c: &[cl::Value],
     ) -> [Parts; 2] {
         let lane = self.lane_constants(Type::B32, |lane| lane);
-        let low = self.vconst(Type::B32, 31);
+        let low = self.b.vconst(Type::B32, 31);
         let (mut sources, mut in_range) = (Parts::new(), Parts::new());
-        for q in 0..self.quads() {
+        for q in 0..self.b.quads() {
             let amount = self.b.ins().band(b[q], low);
             let clamp = self.b.ins().band(c[q], low);
             let segment = self.b.ins().ushr_imm_s(c[q], 8);
@@ -242,7 +197,7 @@ impl Lower<'_, '_> {
                 self.b.ins().load(types::I32, flags, at, 0)
             })
             .collect();
-        [self.collect(Type::B32, &lanes), in_range]
+        [self.b.collect(Type::B32, &lanes), in_range]
     }
 }
 

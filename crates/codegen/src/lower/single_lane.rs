@@ -6,9 +6,8 @@ use ptxjit_ir::{self as ir, Type, Value};
 use ptxjit_vectorize::MayWrap;
 use rustc_hash::FxHashMap;
 
-use super::bounds::{Alignment, Wrapping};
-use super::values::{Parts, Val, int_type};
 use super::{Buffer, Lower};
+use crate::ops::{Alignment, Parts, Val, Wrapping, int_type};
 use crate::slots::lane_bytes;
 use ptxjit_abi::CtaContext;
 
@@ -54,8 +53,10 @@ impl Lower<'_, '_> {
         let thread = self.gang_thread();
         let thread = self.b.ins().uextend(types::I64, thread);
         let thread = self.b.ins().iadd(thread, lane);
-        let stride = self.field(core::mem::offset_of!(CtaContext, local_stride));
-        let base = self.field(core::mem::offset_of!(CtaContext, local_base));
+        let stride = self
+            .b
+            .field(core::mem::offset_of!(CtaContext, local_stride));
+        let base = self.b.field(core::mem::offset_of!(CtaContext, local_base));
         let distance = self.b.ins().imul(thread, stride);
         let window = self.b.ins().iadd(base, distance);
         self.lane.active.as_mut()?.window = Some(window);
@@ -97,7 +98,7 @@ impl Lower<'_, '_> {
             },
             Val::Varying(parts) => self.pick_lane(value, &parts, lane),
         };
-        let x = self.cast_scalar(x, self.scalar_type(value));
+        let x = self.b.cast_scalar(x, self.scalar_type(value));
         let active_lane = self.lane.active.as_mut().expect("just seen");
         active_lane.vals.insert(value, Val::Uniform(x));
         Some(Val::Uniform(x))
@@ -111,15 +112,15 @@ impl Lower<'_, '_> {
         }
         let ty = self.func.ty(value);
         let splat = match self.func.as_const(value) {
-            Some(bits) => self.vconst(ty, bits),
+            Some(bits) => self.b.vconst(ty, bits),
             None => {
                 let Some(Val::Uniform(x)) = self.own(value) else {
                     unreachable!("one lane has scalars only")
                 };
-                self.splat(ty, x)
+                self.b.splat(ty, x)
             }
         };
-        let parts = Parts::from_elem(splat, self.n_parts(ty));
+        let parts = Parts::from_elem(splat, self.b.n_parts(ty));
         let active_lane = self.lane.active.as_mut().expect("just seen");
         active_lane.splats.insert(value, parts.clone());
         Some(parts)
@@ -153,14 +154,14 @@ impl Lower<'_, '_> {
             may_wrap,
             alignment: Alignment::KNOWN,
         };
-        let inside = self.is_unwrapped(&wrapping);
+        let inside = self.b.is_unwrapped(&wrapping);
         self.either(
             inside,
             vec![types::I64],
             |lower| vec![lower.lane_of_affine(addr, base, stride, lane)],
             |lower| {
                 let buf = lower.resolve_wrapped(&wrapping);
-                vec![lower.load_lane(buf, lane, types::I64, 8)]
+                vec![lower.b.load_lane(buf, lane, types::I64, 8)]
             },
         )[0]
     }
@@ -174,7 +175,7 @@ impl Lower<'_, '_> {
         lane: cl::Value,
     ) -> cl::Value {
         let ty = int_type(self.func.ty(value));
-        let base = self.cast_scalar(base, ty);
+        let base = self.b.cast_scalar(base, ty);
         let lane = if ty == types::I64 {
             lane
         } else {
@@ -187,7 +188,7 @@ impl Lower<'_, '_> {
     fn pick_lane(&mut self, value: Value, parts: &[cl::Value], lane: cl::Value) -> cl::Value {
         let ty = self.func.ty(value);
         let buf = self.store_to_buffer(Buffer::Picked, parts);
-        let x = self.load_lane(buf, lane, int_type(ty), lane_bytes(ty));
+        let x = self.b.load_lane(buf, lane, int_type(ty), lane_bytes(ty));
         // A predicate's lanes are masks.
         match ty {
             Type::B1 => self.b.ins().band_imm_s(x, 1),

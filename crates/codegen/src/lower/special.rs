@@ -2,30 +2,14 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
-use ptxjit_ir::{CTA_SHIFT, FuncId, Inst, InstData, Space, SpecialReg, Type, Value, VarId};
+use ptxjit_ir::{CTA_SHIFT, Inst, InstData, Space, SpecialReg, Type, Value, VarId};
 use ptxjit_vectorize::Variability;
 
 use super::Lower;
-use super::values::{Parts, Val};
+use crate::ops::{Parts, Val, WINDOW, int_type};
 use ptxjit_abi::{CtaContext, DEVICE_VALUE_BYTES, RuntimeFns, SymbolRef};
 
-/// Generic addresses up to this far above a shared window's base count as shared.
-pub(super) const WINDOW: i64 = 1 << 30;
-
 impl Lower<'_, '_> {
-    fn ctx32(&mut self, offset: usize) -> cl::Value {
-        self.b.ins().load(
-            types::I32,
-            MemFlagsData::trusted().with_can_move(),
-            self.emitted.cta,
-            offset as i32,
-        )
-    }
-
-    pub(super) fn u32_const(&mut self, x: i64) -> cl::Value {
-        self.b.ins().iconst(types::I32, x)
-    }
-
     /// The value of a special register, in the form that the plan gives it.
     pub(super) fn sreg(&mut self, sreg: SpecialReg) -> Val {
         use core::mem::offset_of;
@@ -34,59 +18,69 @@ impl Lower<'_, '_> {
             SpecialReg::TidX => return self.tid(0),
             SpecialReg::TidY => return self.tid(1),
             SpecialReg::TidZ => return self.tid(2),
-            SpecialReg::NtidX => self.ctx32(dim(offset_of!(CtaContext, ntid), 0)),
-            SpecialReg::NtidY => self.ctx32(dim(offset_of!(CtaContext, ntid), 1)),
-            SpecialReg::NtidZ => self.ctx32(dim(offset_of!(CtaContext, ntid), 2)),
-            SpecialReg::CtaidX => self.ctx32(dim(offset_of!(CtaContext, ctaid), 0)),
-            SpecialReg::CtaidY => self.ctx32(dim(offset_of!(CtaContext, ctaid), 1)),
-            SpecialReg::CtaidZ => self.ctx32(dim(offset_of!(CtaContext, ctaid), 2)),
-            SpecialReg::NctaidX => self.ctx32(dim(offset_of!(CtaContext, nctaid), 0)),
-            SpecialReg::NctaidY => self.ctx32(dim(offset_of!(CtaContext, nctaid), 1)),
-            SpecialReg::NctaidZ => self.ctx32(dim(offset_of!(CtaContext, nctaid), 2)),
+            SpecialReg::NtidX => self.b.ctx32(dim(offset_of!(CtaContext, ntid), 0)),
+            SpecialReg::NtidY => self.b.ctx32(dim(offset_of!(CtaContext, ntid), 1)),
+            SpecialReg::NtidZ => self.b.ctx32(dim(offset_of!(CtaContext, ntid), 2)),
+            SpecialReg::CtaidX => self.b.ctx32(dim(offset_of!(CtaContext, ctaid), 0)),
+            SpecialReg::CtaidY => self.b.ctx32(dim(offset_of!(CtaContext, ctaid), 1)),
+            SpecialReg::CtaidZ => self.b.ctx32(dim(offset_of!(CtaContext, ctaid), 2)),
+            SpecialReg::NctaidX => self.b.ctx32(dim(offset_of!(CtaContext, nctaid), 0)),
+            SpecialReg::NctaidY => self.b.ctx32(dim(offset_of!(CtaContext, nctaid), 1)),
+            SpecialReg::NctaidZ => self.b.ctx32(dim(offset_of!(CtaContext, nctaid), 2)),
             SpecialReg::LaneId => return self.lane_id(),
             SpecialReg::WarpId => {
                 let thread = self.gang_thread();
                 self.b.ins().ushr_imm_s(thread, 5)
             }
             SpecialReg::NwarpId => {
-                let n = self.ctx32(offset_of!(CtaContext, n_threads));
+                let n = self.b.ctx32(offset_of!(CtaContext, n_threads));
                 let n = self.b.ins().iadd_imm_s(n, 31);
                 self.b.ins().ushr_imm_s(n, 5)
             }
-            SpecialReg::SmId => self.ctx32(offset_of!(CtaContext, smid)),
-            SpecialReg::NsmId => self.ctx32(offset_of!(CtaContext, nsmid)),
-            SpecialReg::GridId => self.b.ins().load(
-                types::I64,
-                MemFlagsData::trusted(),
-                self.emitted.cta,
-                offset_of!(CtaContext, gridid) as i32,
-            ),
+            SpecialReg::SmId => self.b.ctx32(offset_of!(CtaContext, smid)),
+            SpecialReg::NsmId => self.b.ctx32(offset_of!(CtaContext, nsmid)),
+            SpecialReg::GridId => {
+                let (cta, at) = (self.b.cta, offset_of!(CtaContext, gridid) as i32);
+                self.b
+                    .ins()
+                    .load(types::I64, MemFlagsData::trusted(), cta, at)
+            }
             SpecialReg::IsExplicitCluster => {
-                let x = self.ctx32(offset_of!(CtaContext, is_explicit_cluster));
+                let x = self.b.ctx32(offset_of!(CtaContext, is_explicit_cluster));
                 self.b.ins().ireduce(types::I8, x)
             }
-            SpecialReg::ClusterIdX => self.ctx32(dim(offset_of!(CtaContext, clusterid), 0)),
-            SpecialReg::ClusterIdY => self.ctx32(dim(offset_of!(CtaContext, clusterid), 1)),
-            SpecialReg::ClusterIdZ => self.ctx32(dim(offset_of!(CtaContext, clusterid), 2)),
-            SpecialReg::NclusterIdX => self.ctx32(dim(offset_of!(CtaContext, nclusterid), 0)),
-            SpecialReg::NclusterIdY => self.ctx32(dim(offset_of!(CtaContext, nclusterid), 1)),
-            SpecialReg::NclusterIdZ => self.ctx32(dim(offset_of!(CtaContext, nclusterid), 2)),
-            SpecialReg::ClusterCtaIdX => self.ctx32(dim(offset_of!(CtaContext, cluster_ctaid), 0)),
-            SpecialReg::ClusterCtaIdY => self.ctx32(dim(offset_of!(CtaContext, cluster_ctaid), 1)),
-            SpecialReg::ClusterCtaIdZ => self.ctx32(dim(offset_of!(CtaContext, cluster_ctaid), 2)),
+            SpecialReg::ClusterIdX => self.b.ctx32(dim(offset_of!(CtaContext, clusterid), 0)),
+            SpecialReg::ClusterIdY => self.b.ctx32(dim(offset_of!(CtaContext, clusterid), 1)),
+            SpecialReg::ClusterIdZ => self.b.ctx32(dim(offset_of!(CtaContext, clusterid), 2)),
+            SpecialReg::NclusterIdX => self.b.ctx32(dim(offset_of!(CtaContext, nclusterid), 0)),
+            SpecialReg::NclusterIdY => self.b.ctx32(dim(offset_of!(CtaContext, nclusterid), 1)),
+            SpecialReg::NclusterIdZ => self.b.ctx32(dim(offset_of!(CtaContext, nclusterid), 2)),
+            SpecialReg::ClusterCtaIdX => {
+                self.b.ctx32(dim(offset_of!(CtaContext, cluster_ctaid), 0))
+            }
+            SpecialReg::ClusterCtaIdY => {
+                self.b.ctx32(dim(offset_of!(CtaContext, cluster_ctaid), 1))
+            }
+            SpecialReg::ClusterCtaIdZ => {
+                self.b.ctx32(dim(offset_of!(CtaContext, cluster_ctaid), 2))
+            }
             SpecialReg::ClusterNctaIdX => {
-                self.ctx32(dim(offset_of!(CtaContext, cluster_nctaid), 0))
+                self.b.ctx32(dim(offset_of!(CtaContext, cluster_nctaid), 0))
             }
             SpecialReg::ClusterNctaIdY => {
-                self.ctx32(dim(offset_of!(CtaContext, cluster_nctaid), 1))
+                self.b.ctx32(dim(offset_of!(CtaContext, cluster_nctaid), 1))
             }
             SpecialReg::ClusterNctaIdZ => {
-                self.ctx32(dim(offset_of!(CtaContext, cluster_nctaid), 2))
+                self.b.ctx32(dim(offset_of!(CtaContext, cluster_nctaid), 2))
             }
-            SpecialReg::ClusterCtaRank => self.ctx32(offset_of!(CtaContext, cluster_ctarank)),
+            SpecialReg::ClusterCtaRank => self.b.ctx32(offset_of!(CtaContext, cluster_ctarank)),
             SpecialReg::ClusterNctaRank => {
                 let base = offset_of!(CtaContext, cluster_nctaid);
-                let (x, y, z) = (self.ctx32(base), self.ctx32(base + 4), self.ctx32(base + 8));
+                let (x, y, z) = (
+                    self.b.ctx32(base),
+                    self.b.ctx32(base + 4),
+                    self.b.ctx32(base + 8),
+                );
                 let xy = self.b.ins().imul(x, y);
                 self.b.ins().imul(xy, z)
             }
@@ -96,58 +90,32 @@ impl Lower<'_, '_> {
             | SpecialReg::LanemaskGe
             | SpecialReg::LanemaskGt => return self.lane_mask(sreg),
             SpecialReg::Clock | SpecialReg::ClockHi | SpecialReg::Clock64 => {
-                let x = self.time(offset_of!(RuntimeFns, clock64));
-                self.time_part(x, sreg == SpecialReg::Clock, sreg == SpecialReg::ClockHi)
+                let x = self.b.time(offset_of!(RuntimeFns, clock64));
+                self.b
+                    .time_part(x, sreg == SpecialReg::Clock, sreg == SpecialReg::ClockHi)
             }
             SpecialReg::GlobalTimer | SpecialReg::GlobalTimerLo | SpecialReg::GlobalTimerHi => {
-                let x = self.time(offset_of!(RuntimeFns, globaltimer));
-                self.time_part(
+                let x = self.b.time(offset_of!(RuntimeFns, globaltimer));
+                self.b.time_part(
                     x,
                     sreg == SpecialReg::GlobalTimerLo,
                     sreg == SpecialReg::GlobalTimerHi,
                 )
             }
             SpecialReg::Pm(_) | SpecialReg::CurrentGraphExec => self.b.ins().iconst(types::I64, 0),
-            SpecialReg::Envreg(n) => {
-                self.ctx32(offset_of!(CtaContext, envreg) + 4 * usize::from(n))
-            }
+            SpecialReg::Envreg(n) => self
+                .b
+                .ctx32(offset_of!(CtaContext, envreg) + 4 * usize::from(n)),
             SpecialReg::TotalSmemSize | SpecialReg::AggrSmemSize => {
-                let size = self.ctx32(offset_of!(CtaContext, total_smem_size));
+                let size = self.b.ctx32(offset_of!(CtaContext, total_smem_size));
                 match self.inputs.shared.padding {
                     0 => size,
                     padding => self.b.ins().iadd_imm_s(size, -i64::from(padding)),
                 }
             }
-            SpecialReg::DynamicSmemSize => self.ctx32(offset_of!(CtaContext, dynamic_smem_size)),
+            SpecialReg::DynamicSmemSize => self.b.ctx32(offset_of!(CtaContext, dynamic_smem_size)),
         };
         Val::Uniform(uniform)
-    }
-
-    fn time(&mut self, offset: usize) -> cl::Value {
-        let fns = self.field(core::mem::offset_of!(CtaContext, fns));
-        let mut sig = cl::Signature::new(cranelift_codegen::isa::CallConv::triple_default(
-            &target_lexicon::Triple::host(),
-        ));
-        sig.params.push(cl::AbiParam::new(types::I64));
-        sig.returns.push(cl::AbiParam::new(types::I64));
-        let sig = self.b.import_signature(sig);
-        let callee = self
-            .b
-            .ins()
-            .load(types::I64, MemFlagsData::trusted(), fns, offset as i32);
-        let call = self.b.ins().call_indirect(sig, callee, &[self.emitted.cta]);
-        self.b.inst_results(call)[0]
-    }
-
-    fn time_part(&mut self, x: cl::Value, low: bool, high: bool) -> cl::Value {
-        match (low, high) {
-            (true, _) => self.b.ins().ireduce(types::I32, x),
-            (_, true) => {
-                let x = self.b.ins().ushr_imm_s(x, 32);
-                self.b.ins().ireduce(types::I32, x)
-            }
-            _ => x,
-        }
     }
 
     /// `%tid` of an axis: from a table, or from the linear index where the two are known to be
@@ -165,15 +133,15 @@ impl Lower<'_, '_> {
             return match (axis, variability) {
                 (0, Variability::Affine { stride, .. }) => Val::Affine(thread, stride),
                 (0, _) => Val::Uniform(thread),
-                _ => Val::Uniform(self.u32_const(0)),
+                _ => Val::Uniform(self.b.u32_const(0)),
             };
         }
-        let table = self.field(table);
+        let table = self.b.field(table);
         let at = self.b.ins().uextend(types::I64, thread);
         let at = self.b.ins().ishl_imm_s(at, 2);
         let at = self.b.ins().iadd(table, at);
         let flags = MemFlagsData::trusted();
-        let quads = self.quads() as i32;
+        let quads = self.b.quads() as i32;
         let mut load = |ty, offset| self.b.ins().load(ty, flags, at, offset);
         match variability {
             Variability::Varying => {
@@ -199,7 +167,7 @@ impl Lower<'_, '_> {
     fn lane_id(&mut self) -> Val {
         let thread = self.gang_thread();
         let first = self.b.ins().band_imm_s(thread, 31);
-        if self.lanes == 1 {
+        if self.b.lanes == 1 {
             Val::Uniform(first)
         } else {
             Val::Affine(first, 1)
@@ -210,10 +178,10 @@ impl Lower<'_, '_> {
     fn lane_mask(&mut self, sreg: SpecialReg) -> Val {
         let thread = self.gang_thread();
         let first = self.b.ins().band_imm_s(thread, 31);
-        let lanes: Vec<cl::Value> = (0..self.lanes)
+        let lanes: Vec<cl::Value> = (0..self.b.lanes)
             .map(|lane| {
                 let id = self.b.ins().iadd_imm_s(first, lane as i64);
-                let one = self.u32_const(1);
+                let one = self.b.u32_const(1);
                 let eq = self.b.ins().ishl(one, id);
                 let lt = self.b.ins().iadd_imm_s(eq, -1);
                 match sreg {
@@ -228,31 +196,11 @@ impl Lower<'_, '_> {
                 }
             })
             .collect();
-        if self.lanes == 1 {
+        if self.b.lanes == 1 {
             Val::Uniform(lanes[0])
         } else {
-            Val::Varying(self.collect(Type::B32, &lanes))
+            Val::Varying(self.b.collect(Type::B32, &lanes))
         }
-    }
-
-    /// Generic address of offset 0 of each lane's local window.
-    pub(super) fn local_windows(&mut self, thread: cl::Value) -> Parts {
-        let base = self.field(core::mem::offset_of!(CtaContext, local_base));
-        let stride = self.field(core::mem::offset_of!(CtaContext, local_stride));
-        let thread = self.b.ins().uextend(types::I64, thread);
-        let distance = self.b.ins().imul(thread, stride);
-        let mut at = self.b.ins().iadd(base, distance);
-        if self.lanes == 1 {
-            return Parts::from_elem(at, 1);
-        }
-        let lanes: Vec<cl::Value> = (0..self.lanes)
-            .map(|_| {
-                let here = at;
-                at = self.b.ins().iadd(at, stride);
-                here
-            })
-            .collect();
-        self.collect(Type::B64, &lanes)
     }
 
     /// `cvta.local` and `cvta.to.local`.
@@ -288,27 +236,8 @@ impl Lower<'_, '_> {
             let at = self.inputs.shared.offsets.get(&var).copied().unwrap_or(0);
             return self.b.ins().iconst(types::I64, i64::from(at) + offset);
         }
-        let base = self.symbol(SymbolRef::Var(var));
+        let base = self.b.symbol(SymbolRef::Var(var));
         self.b.ins().iadd_imm_s(base, offset)
-    }
-
-    pub(super) fn func_addr(&mut self, func: FuncId) -> cl::Value {
-        self.symbol(SymbolRef::Func(func))
-    }
-
-    fn symbol(&mut self, symbol: SymbolRef) -> cl::Value {
-        let symbols = &mut self.out.symbols;
-        let idx = *self.emitted.symbols.entry(symbol).or_insert_with(|| {
-            symbols.push(symbol);
-            symbols.len() - 1
-        });
-        let table = self.field(core::mem::offset_of!(CtaContext, symbols));
-        self.b.ins().load(
-            types::I64,
-            MemFlagsData::trusted().with_can_move(),
-            table,
-            8 * idx as i32,
-        )
     }
 
     /// `isspacep`.
@@ -332,13 +261,13 @@ impl Lower<'_, '_> {
             Val::Uniform(test(self, x))
         } else {
             let parts = self.parts(arg);
-            let lanes: Vec<cl::Value> = (0..self.lanes)
+            let lanes: Vec<cl::Value> = (0..self.b.lanes)
                 .map(|lane| {
-                    let x = self.extract(Type::B64, &parts, lane);
+                    let x = self.b.extract(Type::B64, &parts, lane);
                     test(self, x)
                 })
                 .collect();
-            Val::Varying(self.collect(Type::B1, &lanes))
+            Val::Varying(self.b.collect(Type::B1, &lanes))
         };
         self.def(result, val);
     }
@@ -346,19 +275,23 @@ impl Lower<'_, '_> {
     /// The ranges of generic addresses of a space; for `.global` those that are not.
     fn space_ranges(&mut self, space: Space) -> Vec<(cl::Value, cl::Value)> {
         let window = self.b.ins().iconst(types::I64, WINDOW);
-        let shared = self.field(core::mem::offset_of!(CtaContext, shared_base));
-        let const_base = self.field(core::mem::offset_of!(CtaContext, const_base));
-        let params = self.field(core::mem::offset_of!(CtaContext, params));
-        let local = self.field(core::mem::offset_of!(CtaContext, local_base));
-        let stride = self.field(core::mem::offset_of!(CtaContext, local_stride));
-        let n = self.ctx32(core::mem::offset_of!(CtaContext, n_threads));
+        let shared = self.b.field(core::mem::offset_of!(CtaContext, shared_base));
+        let const_base = self.b.field(core::mem::offset_of!(CtaContext, const_base));
+        let params = self.b.field(core::mem::offset_of!(CtaContext, params));
+        let local = self.b.field(core::mem::offset_of!(CtaContext, local_base));
+        let stride = self
+            .b
+            .field(core::mem::offset_of!(CtaContext, local_stride));
+        let n = self.b.ctx32(core::mem::offset_of!(CtaContext, n_threads));
         let n = self.b.ins().uextend(types::I64, n);
         let local_size = self.b.ins().imul(n, stride);
         let small = self.b.ins().iconst(types::I64, 64 << 10);
         let bank = self.b.ins().iconst(types::I64, 1 << 20);
         match space {
             Space::Shared if self.inputs.clusters => {
-                let rank = self.ctx32(core::mem::offset_of!(CtaContext, cluster_ctarank));
+                let rank = self
+                    .b
+                    .ctx32(core::mem::offset_of!(CtaContext, cluster_ctarank));
                 let rank = self.b.ins().uextend(types::I64, rank);
                 let part = self.b.ins().ishl_imm_s(rank, i64::from(CTA_SHIFT));
                 let size = self.b.ins().iconst(types::I64, 1 << CTA_SHIFT);
@@ -388,21 +321,20 @@ impl Lower<'_, '_> {
                 self.b.ins().store(MemFlagsData::trusted(), part, area, at);
             }
         }
-        let op = self.kept_inst(&node.data);
-        let fns = self.field(core::mem::offset_of!(CtaContext, fns));
+        let op = self.b.kept_inst(&node.data);
+        let fns = self.b.field(core::mem::offset_of!(CtaContext, fns));
         let (thread, bits) = (self.gang_thread(), self.mask_as_bits());
-        let loc = self.u32_const(i64::from(self.node.loc.0));
-        let call = [self.emitted.cta, op, thread, bits, area, loc];
-        let bad = self.call_runtime(fns, core::mem::offset_of!(RuntimeFns, device), &call);
+        let loc = self.b.u32_const(i64::from(self.node.loc.0));
+        let call = [self.b.cta, op, thread, bits, area, loc];
+        let bad = self
+            .b
+            .call_runtime(fns, core::mem::offset_of!(RuntimeFns, device), &call);
         self.stop_if(bad, bad);
         for (n, &result) in node.results.iter().enumerate() {
             let (ty, at) = (self.func.ty(result), place(args.len() + n));
-            let val = if self.lanes == 1 {
+            let val = if self.b.lanes == 1 {
                 let flags = MemFlagsData::trusted();
-                let x = self
-                    .b
-                    .ins()
-                    .load(super::values::int_type(ty), flags, area, at);
+                let x = self.b.ins().load(int_type(ty), flags, area, at);
                 // A predicate of a lane is 0 or all ones.
                 Val::Uniform(if ty == Type::B1 {
                     self.b.ins().band_imm_u(x, 1)
@@ -411,7 +343,7 @@ impl Lower<'_, '_> {
                 })
             } else {
                 let at = self.b.ins().iadd_imm_s(area, i64::from(at));
-                Val::Varying(self.load_buffer(at, ty))
+                Val::Varying(self.b.load_buffer(at, ty))
             };
             self.def(result, val);
         }
@@ -419,9 +351,9 @@ impl Lower<'_, '_> {
 
     /// The value of each lane as vectors.
     fn lane_parts(&mut self, value: Value) -> Parts {
-        if self.lanes == 1 {
+        if self.b.lanes == 1 {
             let x = self.scalar(value);
-            Parts::from_elem(self.lane_scalar(self.func.ty(value), x), 1)
+            Parts::from_elem(self.b.lane_scalar(self.func.ty(value), x), 1)
         } else {
             self.parts(value)
         }

@@ -11,9 +11,7 @@ use ptxjit_ir::{Inst, InstData, IntBinaryOp, ResizeOp, Space, Type, Value, Value
 use ptxjit_vectorize::Variability;
 
 use super::Lower;
-use super::address::{Address, Place};
-use super::bounds::Alignment;
-use super::values::{Parts, Val, vector_type};
+use crate::ops::{Address, Alignment, Parts, Place, Val, vector_type};
 
 /// With a greater factor an address could wrap where its index does not.
 const MOST_SCALE: i64 = 1 << 16;
@@ -89,7 +87,7 @@ impl Lower<'_, '_> {
         addr: Value,
         size: i64,
     ) -> bool {
-        let varies = self.variability(addr) == Variability::Varying && self.quads() > 1;
+        let varies = self.variability(addr) == Variability::Varying && self.b.quads() > 1;
         // Each lane has local memory of its own. Quads consist of words or pairs.
         let by_quads = space.is_window() && matches!(size, 4 | 8);
         let is_known = by_quads && self.quad_step(addr).map(i64::from) == Some(size);
@@ -122,14 +120,14 @@ impl Lower<'_, '_> {
             alignment: self.alignment(space, addr, offset, size),
             write: 0,
         };
-        let types = vec![vector_type(ty); n * self.n_parts(ty)];
+        let types = vec![vector_type(ty); n * self.b.n_parts(ty)];
         self.access_speculated(
             &speculated,
             types,
             |lower, extent, offset| match extent {
                 Extent::Gang(first) => lower.load_whole(n, ty, first, speculated.stride(), offset),
                 Extent::Quads(firsts) | Extent::SomeOfQuads(firsts) => {
-                    lower.load_quads(n, ty, &firsts, offset)
+                    lower.b.load_quads(n, ty, &firsts, offset)
                 }
             },
             |lower, place| {
@@ -206,7 +204,7 @@ impl Lower<'_, '_> {
                     Extent::Gang(first) => {
                         lower.store_whole(parts, ty, first, speculated.stride(), offset);
                     }
-                    Extent::Quads(firsts) => lower.store_quads(parts, ty, &firsts, offset),
+                    Extent::Quads(firsts) => lower.b.store_quads(parts, ty, &firsts, offset),
                     Extent::SomeOfQuads(firsts) => {
                         lower.store_among_quads(parts, ty, &firsts, offset)
                     }
@@ -269,8 +267,8 @@ impl Lower<'_, '_> {
         let fast = |lower: &mut Self| {
             let extent = match &lanes {
                 Lanes::At(address) if speculated.by_quads() => {
-                    let firsts = (0..lower.quads())
-                        .map(|q| lower.lane_address(address, 4 * q))
+                    let firsts = (0..lower.b.quads())
+                        .map(|q| lower.b.lane_address(address, 4 * q))
                         .collect();
                     match inside {
                         Some(_) => Extent::SomeOfQuads(firsts),
@@ -340,7 +338,7 @@ impl Lower<'_, '_> {
                 let (val, offset) = self.fold_offset(space, addr, offset, alignment);
                 let address = self.resolve(space, self.func.ty(addr), val);
                 if self.is_known(speculated) {
-                    let first = self.lane_address(&address, 0);
+                    let first = self.b.lane_address(&address, 0);
                     return Tested {
                         lanes: Lanes::At(address),
                         first,
@@ -349,7 +347,7 @@ impl Lower<'_, '_> {
                     };
                 }
                 let extent = known.unwrap_or_else(|| {
-                    let first = self.lane_address(&address, 0);
+                    let first = self.b.lane_address(&address, 0);
                     let contiguous = match speculated.by_quads() {
                         true => self.are_quads_contiguous(&address, stride),
                         false => self.is_contiguous(&address, stride),
@@ -391,10 +389,10 @@ impl Lower<'_, '_> {
         if speculated.space != Space::Shared || !speculated.by_quads() {
             return None;
         }
-        let offset = self.vconst(Type::B32, u64::from(offset as u32));
+        let offset = self.b.vconst(Type::B32, u64::from(offset as u32));
         let mut highest = None;
         for &part in parts {
-            let part = self.cast_vector(part, types::I32X4);
+            let part = self.b.cast_vector(part, types::I32X4);
             let at = self.b.ins().iadd(part, offset);
             highest = Some(match highest {
                 None => at,
@@ -402,7 +400,7 @@ impl Lower<'_, '_> {
             });
         }
         let highest = highest.expect("a gang has lanes");
-        let last = self.vconst(Type::B32, u64::from(last));
+        let last = self.b.vconst(Type::B32, u64::from(last));
         let higher = self.b.ins().umax(highest, last);
         let fits = self.b.ins().icmp(IntCC::Equal, higher, last);
         Some(self.b.ins().vall_true(fits))
@@ -428,29 +426,29 @@ impl Lower<'_, '_> {
         let steps: Vec<u8> = (0..4)
             .flat_map(|lane| (stride as i32 * lane).to_le_bytes())
             .collect();
-        let steps = self.vconst_bytes(types::I32X4, &steps);
+        let steps = self.b.vconst_bytes(types::I32X4, &steps);
         let differences: Vec<cl::Value> = parts
             .iter()
             .map(|&part| {
-                let part = self.cast_vector(part, types::I32X4);
-                let first = self.shuffle32(part, part, [0; 4]);
+                let part = self.b.cast_vector(part, types::I32X4);
+                let first = self.b.shuffle32(part, part, [0; 4]);
                 let from_first = self.b.ins().isub(part, first);
                 self.b.ins().bxor(from_first, steps)
             })
             .collect();
-        let any = self.any(&differences);
+        let any = self.b.any(&differences);
         self.b.ins().icmp_imm_s(IntCC::Equal, any, 0)
     }
 
     fn is_affine(&mut self, ty: Type, parts: &[cl::Value], stride: i64) -> cl::Value {
         let first = self.b.ins().extractlane(parts[0], 0);
-        let affine = self.affine_parts(ty, first, stride);
+        let affine = self.b.affine_parts(ty, first, stride);
         let differences: Vec<cl::Value> = parts
             .iter()
             .zip(&affine)
             .map(|(&x, &y)| self.b.ins().bxor(x, y))
             .collect();
-        let any = self.any(&differences);
+        let any = self.b.any(&differences);
         self.b.ins().icmp_imm_s(IntCC::Equal, any, 0)
     }
 
@@ -504,7 +502,7 @@ impl Lower<'_, '_> {
         let (Val::Uniform(base), Val::Varying(index)) = (self.get(base), self.get(index)) else {
             return None;
         };
-        let base = self.cast_scalar(base, types::I64);
+        let base = self.b.cast_scalar(base, types::I64);
         Some(Indexed { base, index, scale })
     }
 
@@ -522,14 +520,12 @@ impl Lower<'_, '_> {
         let index: Parts = indexed
             .index
             .iter()
-            .map(|&part| self.cast_vector(part, types::I32X4))
+            .map(|&part| self.b.cast_vector(part, types::I32X4))
             .collect();
         let is_affine = self.is_affine(Type::B32, &index, step);
         let first = self.b.ins().extractlane(index[0], 0);
-        let last = self
-            .b
-            .ins()
-            .iadd_imm_s(first, step * (self.lanes as i64 - 1));
+        let lanes = self.b.lanes;
+        let last = self.b.ins().iadd_imm_s(first, step * (lanes as i64 - 1));
         let rises = self.b.ins().icmp(IntCC::SignedLessThanOrEqual, first, last);
         let contiguous = self.b.ins().band(is_affine, rises);
         let wide = self.b.ins().sextend(types::I64, first);
@@ -541,8 +537,8 @@ impl Lower<'_, '_> {
         let base = self.b.ins().splat(types::I64X2, indexed.base);
         let mut parts = Parts::new();
         for &part in &indexed.index {
-            let part = self.cast_vector(part, types::I32X4);
-            for wide in self.widen_mask(part) {
+            let part = self.b.cast_vector(part, types::I32X4);
+            for wide in self.b.widen_mask(part) {
                 let bytes = self
                     .b
                     .ins()

@@ -5,13 +5,13 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{Type, Value};
 
 use super::Lower;
-use super::values::{Parts, Val};
+use crate::ops::{Parts, Val};
 use ptxjit_abi::{CtaContext, FaultKind};
 
 impl Lower<'_, '_> {
     fn stack_tops(&mut self) -> cl::Value {
         self.out.uses_stack = true;
-        let tops = self.field(core::mem::offset_of!(CtaContext, stack_top));
+        let tops = self.b.field(core::mem::offset_of!(CtaContext, stack_top));
         let thread = self.gang_thread();
         let at = self.b.ins().uextend(types::I64, thread);
         let at = self.b.ins().ishl_imm_s(at, 2);
@@ -21,14 +21,14 @@ impl Lower<'_, '_> {
     /// The tops of the lanes' stacks as 64-bit offsets.
     fn load_tops(&mut self) -> Parts {
         let at = self.stack_tops();
-        if self.lanes == 1 {
+        if self.b.lanes == 1 {
             let top = self
                 .b
                 .ins()
                 .load(types::I32, MemFlagsData::trusted(), at, 0);
             return Parts::from_elem(self.b.ins().uextend(types::I64, top), 1);
         }
-        (0..self.quads())
+        (0..self.b.quads())
             .flat_map(|q| {
                 let tops =
                     self.b
@@ -45,13 +45,15 @@ impl Lower<'_, '_> {
     /// Sets the tops of the running lanes' stacks, which must stay within their windows.
     fn store_tops(&mut self, tops: &Parts) {
         let at = self.stack_tops();
-        let limit = self.field(core::mem::offset_of!(CtaContext, local_stride));
-        if self.lanes == 1 {
+        let limit = self
+            .b
+            .field(core::mem::offset_of!(CtaContext, local_stride));
+        if self.b.lanes == 1 {
             let over = self
                 .b
                 .ins()
                 .icmp(IntCC::UnsignedGreaterThan, tops[0], limit);
-            let bits = self.u32_const(1);
+            let bits = self.b.u32_const(1);
             self.overflow_if(over, bits);
             let top = self.b.ins().ireduce(types::I32, tops[0]);
             self.b.ins().store(MemFlagsData::trusted(), top, at, 0);
@@ -63,20 +65,20 @@ impl Lower<'_, '_> {
             .iter()
             .map(|&top| self.b.ins().icmp(IntCC::UnsignedGreaterThan, top, limit))
             .collect();
-        let over: Parts = (0..self.quads())
+        let over: Parts = (0..self.b.quads())
             .map(|q| {
-                let narrow = self.narrow(over[2 * q], over[2 * q + 1]);
+                let narrow = self.b.narrow(over[2 * q], over[2 * q + 1]);
                 self.b.ins().band(narrow, mask[q])
             })
             .collect();
-        let bits = self.bits_of(&over);
+        let bits = self.b.bits_of(&over);
         self.overflow_if(bits, bits);
-        for q in 0..self.quads() {
+        for q in 0..self.b.quads() {
             let old = self
                 .b
                 .ins()
                 .load(types::I32X4, MemFlagsData::trusted(), at, 16 * q as i32);
-            let new = self.narrow(tops[2 * q], tops[2 * q + 1]);
+            let new = self.b.narrow(tops[2 * q], tops[2 * q + 1]);
             let new = self.b.ins().blendv(mask[q], new, old);
             self.b
                 .ins()
@@ -94,7 +96,7 @@ impl Lower<'_, '_> {
     }
 
     fn def_lanes(&mut self, result: Value, parts: Parts) {
-        let val = if self.lanes == 1 {
+        let val = if self.b.lanes == 1 {
             Val::Uniform(parts[0])
         } else {
             Val::Varying(parts)
@@ -103,7 +105,7 @@ impl Lower<'_, '_> {
     }
 
     fn lanes_of(&mut self, value: Value) -> Parts {
-        if self.lanes == 1 {
+        if self.b.lanes == 1 {
             Parts::from_elem(self.scalar(value), 1)
         } else {
             self.parts(value)
@@ -123,11 +125,11 @@ impl Lower<'_, '_> {
     /// A size, or one larger than all stacks if sums with it could wrap.
     fn no_wrap(&mut self, size: cl::Value) -> cl::Value {
         const BEYOND: u64 = 1 << 40;
-        if self.lanes == 1 {
+        if self.b.lanes == 1 {
             let beyond = self.b.ins().iconst(types::I64, BEYOND as i64);
             return self.b.ins().umin(size, beyond);
         }
-        let beyond = self.vconst(Type::B64, BEYOND);
+        let beyond = self.b.vconst(Type::B64, BEYOND);
         let is_over = self.b.ins().icmp(IntCC::UnsignedGreaterThan, size, beyond);
         self.b.ins().blendv(is_over, beyond, size)
     }
@@ -138,13 +140,13 @@ impl Lower<'_, '_> {
         let sizes: Parts = sizes.iter().map(|&size| self.no_wrap(size)).collect();
         let align = i64::from(align.max(8));
         let round = |lower: &mut Self, x: cl::Value, unit: i64| {
-            if lower.lanes == 1 {
+            if lower.b.lanes == 1 {
                 let up = lower.b.ins().iadd_imm_s(x, unit - 1);
                 return lower.b.ins().band_imm_s(up, -unit);
             }
             let (add, mask) = (
-                lower.vconst(Type::B64, (unit - 1) as u64),
-                lower.vconst(Type::B64, (-unit) as u64),
+                lower.b.vconst(Type::B64, (unit - 1) as u64),
+                lower.b.vconst(Type::B64, (-unit) as u64),
             );
             let up = lower.b.ins().iadd(x, add);
             lower.b.ins().band(up, mask)

@@ -161,7 +161,7 @@ impl Lower<'_, '_> {
     }
 
     pub(super) fn note_state(&mut self, idx: cl::Value, state: cl::Value) {
-        let states = self.field(core::mem::offset_of!(CtaContext, gang_states));
+        let states = self.b.field(core::mem::offset_of!(CtaContext, gang_states));
         let at = self.b.ins().uextend(types::I64, idx);
         let at = self.b.ins().ishl_imm_s(at, 1);
         let at = self.b.ins().iadd(states, at);

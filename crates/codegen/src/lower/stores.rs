@@ -2,15 +2,11 @@
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::{Inst, InstData, Space, Type, Value};
-use smallvec::{SmallVec, smallvec};
 
-use super::address::{Address, Place};
-use super::memory::device;
-use super::packing::words;
 use super::stubs::Transfer;
-use super::values::{Parts, Val, int_type};
 use super::{Buffer, Lower};
 use crate::masked;
+use crate::ops::{Address, Parts, Place, Val, device, int_type, words};
 use crate::slots::lane_bytes;
 
 /// Whether this many interleaved words per lane fill vectors.
@@ -35,7 +31,7 @@ impl Lower<'_, '_> {
         let (word, words) = words(ty, args.len());
         let packed = |lower: &mut Self| {
             let parts = args.iter().map(|&arg| lower.parts(arg)).collect();
-            lower.packed(parts, ty, words)
+            lower.b.packed(parts, ty, words)
         };
         // The words of merged stores are aligned, not what they are together.
         let size = match self.plan.merged[inst] {
@@ -58,7 +54,7 @@ impl Lower<'_, '_> {
             }
             Address::MayWrap(wrapping) => {
                 let (at, stride) = (wrapping.at, wrapping.stride);
-                let inside = self.is_unwrapped(&wrapping);
+                let inside = self.b.is_unwrapped(&wrapping);
                 self.either(
                     inside,
                     Vec::new(),
@@ -175,8 +171,8 @@ impl Lower<'_, '_> {
     ) {
         let contiguous = stride == i64::from(ty.bytes()) * parts.len() as i64;
         if contiguous && can_interleave(ty, parts.len()) {
-            for i in 0..self.n_parts(ty) {
-                let interleaved = self.interleaved(ty, parts, i);
+            for i in 0..self.b.n_parts(ty) {
+                let interleaved = self.b.interleaved(ty, parts, i);
                 let offset = offset + (16 * i * interleaved.len()) as i32;
                 for (k, &row) in interleaved.iter().enumerate() {
                     self.b
@@ -188,71 +184,10 @@ impl Lower<'_, '_> {
         }
         match (ty, parts) {
             (Type::B8 | Type::B16, [parts]) if contiguous => {
-                self.store_narrow(parts, ty, at, offset)
+                self.b.store_narrow(parts, ty, at, offset)
             }
             _ => self.store_far(parts, ty, at, stride, offset),
         }
-    }
-
-    /// The interleaved words of the lanes of a part.
-    fn interleaved(&mut self, ty: Type, parts: &[Parts], i: usize) -> SmallVec<[cl::Value; 4]> {
-        match parts {
-            [a] => smallvec![a[i]],
-            [a, b] => SmallVec::from_slice(&self.zip(ty, a[i], b[i])),
-            [a, b, c, d] => self.transpose4([a[i], b[i], c[i], d[i]]).into(),
-            _ => unreachable!("these have no rows"),
-        }
-    }
-
-    /// Packs the low bytes of 32-bit lanes: as many quads as fill a vector, or one at a time.
-    fn store_narrow(&mut self, parts: &Parts, ty: Type, at: cl::Value, offset: i32) {
-        let per = (4 / ty.bytes()) as usize;
-        if parts.len().is_multiple_of(per) {
-            for (i, quads) in parts.chunks(per).enumerate() {
-                let packed = self.narrowed_quads(quads, ty);
-                self.b
-                    .ins()
-                    .store(device(), packed, at, offset + 16 * i as i32);
-            }
-            return;
-        }
-        for (q, &part) in parts.iter().enumerate() {
-            if ty == Type::B8 {
-                let packed = self.shuffle(
-                    part,
-                    part,
-                    [0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12],
-                );
-                let packed = self.cast_vector(packed, types::I32X4);
-                let word = self.b.ins().extractlane(packed, 0);
-                self.b
-                    .ins()
-                    .store(device(), word, at, offset + 4 * q as i32);
-            } else {
-                let packed = self.shuffle(
-                    part,
-                    part,
-                    [0, 1, 4, 5, 8, 9, 12, 13, 0, 1, 4, 5, 8, 9, 12, 13],
-                );
-                let packed = self.cast_vector(packed, types::I64X2);
-                let word = self.b.ins().extractlane(packed, 0);
-                self.b
-                    .ins()
-                    .store(device(), word, at, offset + 8 * q as i32);
-            }
-        }
-    }
-
-    /// The low bytes of the lanes of quads, which fill one vector.
-    fn narrowed_quads(&mut self, quads: &[cl::Value], ty: Type) -> cl::Value {
-        let mut parts: Parts = quads.iter().map(|&part| self.low_bits(part, ty)).collect();
-        while parts.len() > 1 {
-            parts = parts
-                .chunks(2)
-                .map(|pair| self.b.ins().unarrow(pair[0], pair[1]))
-                .collect();
-        }
-        parts[0]
     }
 
     fn store_far(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
@@ -273,7 +208,7 @@ impl Lower<'_, '_> {
         if !contiguous || !is_own {
             return self.store_theirs(parts, ty, at, stride, offset);
         }
-        let near = self.in_one_page(at, stride, offset);
+        let near = self.b.in_one_page(at, stride, offset);
         self.either(
             near,
             Vec::new(),
@@ -292,7 +227,7 @@ impl Lower<'_, '_> {
     fn store_among(&mut self, parts: &[Parts], ty: Type, at: cl::Value, stride: i64, offset: i32) {
         let mask = self.mask_vectors();
         let old = self.load_whole(parts.len(), ty, at, stride, offset);
-        let old = old.chunks(self.n_parts(ty));
+        let old = old.chunks(self.b.n_parts(ty));
         let new: Vec<Parts> = parts
             .iter()
             .zip(old)
@@ -336,13 +271,13 @@ impl Lower<'_, '_> {
     fn store_masked(&mut self, parts: &[Parts], ty: Type, at: cl::Value, offset: i32) {
         let mut masks = self.mask_vectors();
         if ty == Type::B64 {
-            masks = self.widen_lanes(&masks);
+            masks = self.b.widen_lanes(&masks);
         }
         let masks = vec![masks; parts.len()];
-        for i in 0..self.n_parts(ty) {
+        for i in 0..self.b.n_parts(ty) {
             let (interleaved, masks) = (
-                self.interleaved(ty, parts, i),
-                self.interleaved(ty, &masks, i),
+                self.b.interleaved(ty, parts, i),
+                self.b.interleaved(ty, &masks, i),
             );
             let offset = offset + (16 * i * interleaved.len()) as i32;
             for (k, (row, mask)) in interleaved.into_iter().zip(masks).enumerate() {
@@ -362,6 +297,29 @@ impl Lower<'_, '_> {
             let buf = self.store_to_buffer(Buffer::Data, parts);
             let offset = i64::from(offset) + k as i64 * i64::from(ty.bytes());
             self.call_stub_with(stub, addrs, offset, bits, buf);
+        }
+    }
+
+    /// No other CTA writes here: the elements of inactive lanes are read and written again, quad by
+    /// quad, since quads may overlap.
+    pub(super) fn store_among_quads(
+        &mut self,
+        parts: &[Parts],
+        ty: Type,
+        firsts: &[cl::Value],
+        offset: i32,
+    ) {
+        let mask = self.mask_vectors();
+        let per_quad = if ty == Type::B64 { 2 } else { 1 };
+        for (q, &at) in firsts.iter().enumerate() {
+            let old = self.b.load_quads(parts.len(), ty, &[at], offset);
+            let own = per_quad * q..per_quad * (q + 1);
+            let new: Vec<Parts> = parts
+                .iter()
+                .zip(old.chunks(per_quad))
+                .map(|(new, old)| self.blend(ty, &mask[q..=q], &new[own.clone()], old))
+                .collect();
+            self.b.store_quads(&new, ty, &[at], offset);
         }
     }
 }

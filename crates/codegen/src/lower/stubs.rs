@@ -116,10 +116,11 @@ impl Lower<'_, '_> {
         buf: cl::Value,
     ) {
         let loc = self.b.ins().iconst(types::I32, i64::from(self.node.loc.0));
+        let cta = self.b.cta;
         self.b.ins().store(
             MemFlagsData::trusted(),
             loc,
-            self.emitted.cta,
+            cta,
             core::mem::offset_of!(CtaContext, fault_loc) as i32,
         );
         let distance = self.b.ins().iconst(types::I64, distance);
@@ -136,7 +137,9 @@ impl Lower<'_, '_> {
             }
         };
         // Function 0 of the object is the kernel.
-        let func_ref = self.imported(FUNCTIONS, number as u32 + 1, true, || stub.signature());
+        let func_ref = self
+            .b
+            .imported(FUNCTIONS, number as u32 + 1, true, || stub.signature());
         self.b.ins().call(func_ref, args);
     }
 }

@@ -7,23 +7,11 @@
 //! of the same width. Variables carry such a value from node to node as it is, and parameters all
 //! of whose arguments are packed (`decisions/packed.rs`); uses that need quads have it widened.
 
-use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{Inst, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Type, Value};
 
 use super::Lower;
-use super::int::condition;
-use super::masks::Lanes;
-use super::values::{Parts, Val, int_type};
-
-/// A vector with lanes of a narrow type.
-pub(super) fn subword_type(ty: Type) -> cl::Type {
-    match ty {
-        Type::B8 => types::I8X16,
-        Type::B16 => types::I16X8,
-        Type::B1 | Type::B32 | Type::B64 => unreachable!("lanes of words are never tight"),
-    }
-}
+use crate::ops::{Parts, Val, condition, int_type, subword_type};
 
 impl Lower<'_, '_> {
     /// Whether an instruction's result is packed.
@@ -66,7 +54,7 @@ impl Lower<'_, '_> {
                 let [x, y] = args.map(|arg| self.subword_mask(arg, bits));
                 x.into_iter()
                     .zip(y)
-                    .map(|(x, y)| self.subword_binary(op, x, y))
+                    .map(|(x, y)| self.b.subword_binary(op, x, y))
                     .collect()
             }
             InstData::IntUnary { op, ty, arg } => {
@@ -89,7 +77,7 @@ impl Lower<'_, '_> {
                 op,
                 ty,
                 args: [a, b],
-            } => self.subword_pairs(ty, a, b, |lower, x, y| lower.subword_binary(op, x, y)),
+            } => self.subword_pairs(ty, a, b, |lower, x, y| lower.b.subword_binary(op, x, y)),
             InstData::Select {
                 ty,
                 cond,
@@ -98,7 +86,7 @@ impl Lower<'_, '_> {
                 let masks = self.subword_mask(cond, ty.bits());
                 let (x, y) = (self.subword_parts(a, ty), self.subword_parts(b, ty));
                 (0..masks.len())
-                    .map(|i| self.subword_blend(masks[i], x[i], y[i]))
+                    .map(|i| self.b.subword_blend(masks[i], x[i], y[i]))
                     .collect()
             }
             ref other => unreachable!("{other:?} has no tight form"),
@@ -130,30 +118,6 @@ impl Lower<'_, '_> {
         x.into_iter().zip(y).map(|(x, y)| op(self, x, y)).collect()
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass no others")]
-    fn subword_binary(&mut self, op: IntBinaryOp, x: cl::Value, y: cl::Value) -> cl::Value {
-        match op {
-            IntBinaryOp::Add => self.b.ins().iadd(x, y),
-            IntBinaryOp::Sub => self.b.ins().isub(x, y),
-            IntBinaryOp::Mul => self.b.ins().imul(x, y),
-            IntBinaryOp::And => self.b.ins().band(x, y),
-            IntBinaryOp::Or => self.b.ins().bor(x, y),
-            IntBinaryOp::Xor => self.b.ins().bxor(x, y),
-            IntBinaryOp::Smin => self.b.ins().smin(x, y),
-            IntBinaryOp::Smax => self.b.ins().smax(x, y),
-            IntBinaryOp::Umin => self.b.ins().umin(x, y),
-            IntBinaryOp::Umax => self.b.ins().umax(x, y),
-            other => unreachable!("{other} has no tight form"),
-        }
-    }
-
-    fn subword_blend(&mut self, mask: cl::Value, x: cl::Value, y: cl::Value) -> cl::Value {
-        let ty = self.b.func.dfg.value_type(x);
-        let [mask, x, y] = [mask, x, y].map(|part| self.cast_vector(part, types::I8X16));
-        let blend = self.b.ins().blendv(mask, x, y);
-        self.cast_vector(blend, ty)
-    }
-
     fn subword_resize(&mut self, op: ResizeOp, from: Type, to: Type, arg: Value) -> Parts {
         match (from, to) {
             (Type::B1, _) => {
@@ -161,7 +125,7 @@ impl Lower<'_, '_> {
                 if op == ResizeOp::Sext {
                     return masks;
                 }
-                let one = self.subword_const(to, 1);
+                let one = self.b.subword_const(to, 1);
                 masks
                     .into_iter()
                     .map(|mask| self.b.ins().band(mask, one))
@@ -182,7 +146,7 @@ impl Lower<'_, '_> {
                 bytes.into_iter().flat_map(widen).collect()
             }
             (Type::B16, Type::B8) => {
-                let low = self.subword_const(Type::B16, 0xff);
+                let low = self.b.subword_const(Type::B16, 0xff);
                 let halves = self.subword_parts(arg, from);
                 let bytes: Parts = halves
                     .into_iter()
@@ -197,9 +161,9 @@ impl Lower<'_, '_> {
                 let quads = self.parts(arg);
                 let quads: Parts = quads
                     .into_iter()
-                    .map(|quad| self.low_bits(quad, to))
+                    .map(|quad| self.b.low_bits(quad, to))
                     .collect();
-                self.packed_to(&quads, to)
+                self.b.packed_to(&quads, to)
             }
         }
     }
@@ -207,11 +171,7 @@ impl Lower<'_, '_> {
     /// The lane width of the masks of one of two predicates.
     fn mask_width(&self, args: [Value; 2]) -> u32 {
         let known = args.iter().find_map(|arg| self.available.subword.get(arg));
-        known.map_or(16, |parts| self.lane_width(parts))
-    }
-
-    fn lane_width(&self, parts: &Parts) -> u32 {
-        self.b.func.dfg.value_type(parts[0]).lane_bits()
+        known.map_or(16, |parts| self.b.lane_width(parts))
     }
 
     /// A predicate's masks in lanes of this many bits.
@@ -221,43 +181,10 @@ impl Lower<'_, '_> {
             None => self
                 .mask_parts(pred)
                 .into_iter()
-                .map(|mask| self.cast_vector(mask, types::I32X4))
+                .map(|mask| self.b.cast_vector(mask, types::I32X4))
                 .collect(),
         };
-        self.masks_of_width(masks, bits)
-    }
-
-    fn masks_of_width(&mut self, mut masks: Parts, bits: u32) -> Parts {
-        while self.lane_width(&masks) > bits {
-            masks = masks
-                .chunks(2)
-                .map(|pair| self.b.ins().snarrow(pair[0], pair[1]))
-                .collect();
-        }
-        while self.lane_width(&masks) < bits {
-            masks = masks
-                .into_iter()
-                .flat_map(|mask| {
-                    [
-                        self.b.ins().swiden_low(mask),
-                        self.b.ins().swiden_high(mask),
-                    ]
-                })
-                .collect();
-        }
-        masks
-    }
-
-    fn subword_const(&mut self, ty: Type, bits: u64) -> cl::Value {
-        let bytes = if ty == Type::B8 {
-            vec![bits as u8; 16]
-        } else {
-            [bits as u16; 8]
-                .iter()
-                .flat_map(|half| half.to_le_bytes())
-                .collect()
-        };
-        self.vconst_bytes(subword_type(ty), &bytes)
+        self.b.masks_of_width(masks, bits)
     }
 
     /// All lanes of a narrow value.
@@ -265,29 +192,24 @@ impl Lower<'_, '_> {
         if let Some(parts) = self.held_packed(value) {
             return parts;
         }
-        let n = self.n_packed(ty);
+        let n = self.b.n_packed(ty);
         let parts = match (self.func.as_const(value), self.get(value)) {
-            (Some(bits), _) => Parts::from_elem(self.subword_const(ty, bits), n),
+            (Some(bits), _) => Parts::from_elem(self.b.subword_const(ty, bits), n),
             (None, Val::Uniform(x)) => {
-                let x = self.cast_scalar(x, int_type(ty));
+                let x = self.b.cast_scalar(x, int_type(ty));
                 Parts::from_elem(self.b.ins().splat(subword_type(ty), x), n)
             }
             (None, Val::Affine(..) | Val::Varying(_)) => {
                 let quads: Parts = self
                     .parts(value)
                     .into_iter()
-                    .map(|quad| self.low_bits(quad, ty))
+                    .map(|quad| self.b.low_bits(quad, ty))
                     .collect();
-                self.packed_to(&quads, ty)
+                self.b.packed_to(&quads, ty)
             }
         };
         self.available.subword.insert(value, parts.clone());
         parts
-    }
-
-    /// Number of packed vectors of a narrow value.
-    pub(super) fn n_packed(&self, ty: Type) -> usize {
-        self.lanes * ty.bytes() as usize / 16
     }
 
     /// A value that is at hand as packed vectors, or is carried so from another node.
@@ -307,65 +229,13 @@ impl Lower<'_, '_> {
         Some(parts)
     }
 
-    /// A narrow value, held as quads or packed already, as packed vectors.
-    pub(super) fn repacked(&mut self, parts: &[cl::Value], ty: Type) -> Parts {
-        if self.b.func.dfg.value_type(parts[0]) == subword_type(ty) {
-            return parts.into();
-        }
-        let quads: Parts = parts.iter().map(|&quad| self.low_bits(quad, ty)).collect();
-        self.packed_to(&quads, ty)
-    }
-
-    /// `mask ? new : old` for the parts of a value that is carried packed.
-    pub(super) fn blend_packed(
-        &mut self,
-        lanes: &Lanes,
-        new: &[cl::Value],
-        old: &[cl::Value],
-    ) -> Parts {
-        let bits = self.b.func.dfg.value_type(old[0]).lane_bits();
-        let masks = match lanes {
-            Lanes::Bits(set) => self.packed_from_bits(*set, bits),
-            Lanes::Parts(parts) => {
-                let parts = parts
-                    .iter()
-                    .map(|&part| self.cast_vector(part, types::I32X4));
-                let parts = parts.collect();
-                self.masks_of_width(parts, bits)
-            }
-        };
-        (0..old.len())
-            .map(|i| self.subword_blend(masks[i], new[i], old[i]))
-            .collect()
-    }
-
-    /// Bits as lane masks of 8 or 16 bits.
-    fn packed_from_bits(&mut self, set: cl::Value, bits: u32) -> Parts {
-        let per = 128 / bits as usize;
-        let splat = self.b.ins().splat(types::I32X4, set);
-        let splat = self.cast_vector(splat, types::I8X16);
-        (0..self.lanes / per)
-            .map(|part| {
-                // The byte of each lane's bit, in every byte of the lane.
-                let of_byte = |byte: usize| part * per + byte * 8 / bits as usize;
-                let sources = std::array::from_fn(|byte| (of_byte(byte) / 8) as u8);
-                let own: [u8; 16] = std::array::from_fn(|byte| 1 << (of_byte(byte) % 8));
-                let own = self.vconst_bytes(types::I8X16, &own);
-                let bytes = self.shuffle(splat, splat, sources);
-                let hit = self.b.ins().band(bytes, own);
-                let masks = self.b.ins().icmp(IntCC::Equal, hit, own);
-                self.cast_vector(masks, types::I8X16)
-            })
-            .collect()
-    }
-
     /// A predicate's lanes as bits.
     pub(super) fn bits_of_predicate(&mut self, pred: Value) -> cl::Value {
         let Some(masks) = self.available.subword.get(&pred).cloned() else {
             let parts = self.mask_parts(pred);
-            return self.bits_of(&parts);
+            return self.b.bits_of(&parts);
         };
-        let bytes = self.masks_of_width(masks, 8);
+        let bytes = self.b.masks_of_width(masks, 8);
         let mut parts = bytes.into_iter();
         let first = parts.next().expect("there are lanes");
         let low = self.b.ins().vhigh_bits(types::I32, first);
@@ -379,28 +249,13 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Quads of zero-extended lanes as packed vectors.
-    pub(super) fn packed_to(&mut self, quads: &[cl::Value], ty: Type) -> Parts {
-        let mut parts: Parts = quads
-            .iter()
-            .map(|&quad| self.cast_vector(quad, types::I32X4))
-            .collect();
-        while self.lane_width(&parts) > ty.bits() {
-            parts = parts
-                .chunks(2)
-                .map(|pair| self.b.ins().unarrow(pair[0], pair[1]))
-                .collect();
-        }
-        parts
-    }
-
     /// A packed value as quads.
     pub(super) fn loosened(&mut self, value: Value) -> Option<Parts> {
         let mut parts = self.held_packed(value)?;
         if self.func.ty(value) == Type::B1 {
-            return Some(self.masks_of_width(parts, 32));
+            return Some(self.b.masks_of_width(parts, 32));
         }
-        while self.lane_width(&parts) < 32 {
+        while self.b.lane_width(&parts) < 32 {
             parts = parts
                 .into_iter()
                 .flat_map(|part| {

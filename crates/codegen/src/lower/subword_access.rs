@@ -4,10 +4,7 @@ use cranelift_codegen::ir::{self as cl, InstBuilder};
 use ptxjit_ir::{Inst, InstData, Type, Value};
 
 use super::Lower;
-use super::address::{Address, Place};
-use super::memory::device;
-use super::subword::subword_type;
-use super::values::{Parts, int_type};
+use crate::ops::{Address, Parts, Place, device, int_type, subword_type};
 
 impl Lower<'_, '_> {
     /// A load of one narrow element for each lane.
@@ -41,7 +38,7 @@ impl Lower<'_, '_> {
                 }
                 Address::MayWrap(wrapping) => {
                     let (at, stride) = (wrapping.at, wrapping.stride);
-                    let inside = self.is_unwrapped(&wrapping);
+                    let inside = self.b.is_unwrapped(&wrapping);
                     let types = self.subword_types(ty);
                     self.either(
                         inside,
@@ -50,13 +47,13 @@ impl Lower<'_, '_> {
                         |lower| {
                             let addrs = lower.resolve_wrapped(&wrapping);
                             let quads = lower.load_gathered(1, ty, addrs, at_offset);
-                            lower.packed_to(&quads, ty).to_vec()
+                            lower.b.packed_to(&quads, ty).to_vec()
                         },
                     )
                 }
                 Address::Lanes(_) | Address::Lanes32(..) => {
                     let quads = self.load_lanes(1, ty, place);
-                    self.packed_to(&quads, ty).to_vec()
+                    self.b.packed_to(&quads, ty).to_vec()
                 }
             }
         };
@@ -64,7 +61,7 @@ impl Lower<'_, '_> {
     }
 
     pub(super) fn subword_types(&self, ty: Type) -> Vec<cl::Type> {
-        vec![subword_type(ty); self.lanes * ty.bytes() as usize / 16]
+        vec![subword_type(ty); self.b.lanes * ty.bytes() as usize / 16]
     }
 
     fn load_subword_strided(
@@ -76,11 +73,11 @@ impl Lower<'_, '_> {
     ) -> Vec<cl::Value> {
         if stride != i64::from(ty.bytes()) {
             let quads = self.load_strided(1, ty, at, stride, offset);
-            return self.packed_to(&quads, ty).to_vec();
+            return self.b.packed_to(&quads, ty).to_vec();
         }
         let some = |lower: &mut Self| {
             let quads = lower.load_some(1, ty, at, stride, offset);
-            lower.packed_to(&quads, ty).to_vec()
+            lower.b.packed_to(&quads, ty).to_vec()
         };
         match self.unless_full() {
             None => self.load_subword_contiguous(ty, at, offset),
@@ -118,7 +115,7 @@ impl Lower<'_, '_> {
     pub(super) fn load_subword_lanes(&mut self, ty: Type, place: &Place) -> Vec<cl::Value> {
         let elems = self.load_each_lane(1, ty, place);
         let quads: Parts = elems.into_iter().flatten().collect();
-        self.packed_to(&quads, ty).to_vec()
+        self.b.packed_to(&quads, ty).to_vec()
     }
 
     /// Stores a packed value contiguously if all lanes run, and returns whether it did.

@@ -7,7 +7,7 @@ use ptxjit_vectorize::{AffineInputs, Variability};
 use smallvec::SmallVec;
 
 use super::Lower;
-use super::values::Val;
+use crate::ops::Val;
 
 impl Lower<'_, '_> {
     /// One version for when all lanes run, one for when some do.
@@ -57,23 +57,23 @@ impl Lower<'_, '_> {
         for &(value, variability) in &affine_inputs.inputs {
             let ty = self.func.ty(value);
             let parts = self.parts(value);
-            let first = self.extract(ty, &parts, 0);
+            let first = self.b.extract(ty, &parts, 0);
             let (val, affine) = match variability {
                 Variability::Affine { stride, .. } => (
                     Val::Affine(first, stride),
-                    self.affine_parts(ty, first, stride),
+                    self.b.affine_parts(ty, first, stride),
                 ),
                 Variability::Uniform | Variability::Varying => {
-                    let splat = self.splat(ty, first);
+                    let splat = self.b.splat(ty, first);
                     (
                         Val::Uniform(first),
-                        SmallVec::from_elem(splat, self.n_parts(ty)),
+                        SmallVec::from_elem(splat, self.b.n_parts(ty)),
                     )
                 }
             };
             for (&part, &want) in parts.iter().zip(&affine) {
                 let equal = self.b.ins().icmp(IntCC::Equal, part, want);
-                let equal = self.cast_vector(equal, types::I32X4);
+                let equal = self.b.cast_vector(equal, types::I32X4);
                 all = Some(match all {
                     None => equal,
                     Some(all) => self.b.ins().band(all, equal),
@@ -88,9 +88,9 @@ impl Lower<'_, '_> {
         self.b.switch_to_block(go_on);
         for (value, val) in held {
             let val = match val {
-                Val::Uniform(x) => Val::Uniform(self.cast_scalar(x, self.scalar_type(value))),
+                Val::Uniform(x) => Val::Uniform(self.b.cast_scalar(x, self.scalar_type(value))),
                 Val::Affine(x, stride) => {
-                    Val::Affine(self.cast_scalar(x, self.scalar_type(value)), stride)
+                    Val::Affine(self.b.cast_scalar(x, self.scalar_type(value)), stride)
                 }
                 varying @ Val::Varying(_) => varying,
             };

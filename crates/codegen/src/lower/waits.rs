@@ -6,10 +6,10 @@ use ptxjit_ir::{Block, Type, Value};
 use ptxjit_vectorize::{Variability, WaitKind, Yield};
 
 use super::gangs::BUDGET;
-use super::values::{Parts, Val, int_type, vector_type};
 use super::{Lower, Stub};
 use crate::decisions::frame::is_shared;
 use crate::decisions::mask_classes::{MaskClass, has_fast_path};
+use crate::ops::{Parts, Val, int_type, vector_type};
 use crate::slots::lane_bytes;
 use ptxjit_abi::{CtaContext, LaneState};
 
@@ -81,9 +81,9 @@ impl Lower<'_, '_> {
         let (saves, copies) = (slots.saves.clone(), slots.copies.clone());
         let flags = MemFlagsData::trusted();
         for (value, at) in saves {
-            if self.lanes == 1 || is_shared(self.plan, value) {
+            if self.b.lanes == 1 || is_shared(self.plan, value) {
                 let x = self.scalar(value);
-                let x = self.lane_scalar(self.func.ty(value), x);
+                let x = self.b.lane_scalar(self.func.ty(value), x);
                 self.b.ins().store(flags, x, frame, at as i32);
             } else {
                 self.save_parts(value, frame, at);
@@ -141,7 +141,7 @@ impl Lower<'_, '_> {
     }
 
     fn states_address(&mut self) -> cl::Value {
-        let states = self.field(core::mem::offset_of!(CtaContext, lane_states));
+        let states = self.b.field(core::mem::offset_of!(CtaContext, lane_states));
         let thread = self.gang_thread();
         let thread = self.b.ins().uextend(types::I64, thread);
         let at = self.b.ins().ishl_imm_s(thread, 1);
@@ -156,7 +156,7 @@ impl Lower<'_, '_> {
         let mask = self.narrow_lanes(&mask);
         for (i, (&new, &mask)) in new.iter().zip(&mask).enumerate() {
             let old = self.b.ins().load(types::I8X16, flags, at, 16 * i as i32);
-            let new = self.cast_vector(new, types::I8X16);
+            let new = self.b.cast_vector(new, types::I8X16);
             let blended = self.b.ins().blendv(mask, new, old);
             self.b.ins().store(flags, blended, at, 16 * i as i32);
         }
@@ -164,12 +164,12 @@ impl Lower<'_, '_> {
 
     /// The low halves of 32-bit lanes, eight per vector; a missing second quad is zero.
     fn narrow_lanes(&mut self, parts: &[cl::Value]) -> Parts {
-        let zero = self.zero_vector(Type::B32);
+        let zero = self.b.zero_vector(Type::B32);
         parts
             .chunks(2)
             .map(|pair| {
                 let second = pair.get(1).copied().unwrap_or(zero);
-                self.shuffle(
+                self.b.shuffle(
                     pair[0],
                     second,
                     [0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29],
@@ -185,7 +185,7 @@ impl Lower<'_, '_> {
             self.store_shared_state(x);
             return;
         }
-        let partial = self.vconst(Type::B32, u64::from(LaneState::PARTIAL));
+        let partial = self.b.vconst(Type::B32, u64::from(LaneState::PARTIAL));
         let parts: Parts = self
             .parts(state)
             .iter()
@@ -252,7 +252,7 @@ impl Lower<'_, '_> {
             let val = self.load_slot(value, at, first);
             self.define_variables(value, &val);
         }
-        if self.decided.classes.body[pos] == MaskClass::Own(pos) && self.lanes > 1 {
+        if self.decided.classes.body[pos] == MaskClass::Own(pos) && self.b.lanes > 1 {
             let entered = self.class_lanes(MaskClass::Entry);
             self.set_mask(pos, &entered);
         }
@@ -266,8 +266,8 @@ impl Lower<'_, '_> {
         let flags = MemFlagsData::trusted();
         let frame = self.gang_frame();
         let variability = self.plan.variability[value];
-        if variability == Variability::Varying && self.lanes > 1 {
-            let parts = (0..self.n_parts(ty)).map(|i| {
+        if variability == Variability::Varying && self.b.lanes > 1 {
+            let parts = (0..self.b.n_parts(ty)).map(|i| {
                 self.b
                     .ins()
                     .load(vector_type(ty), flags, frame, at as i32 + 16 * i as i32)
@@ -292,7 +292,7 @@ impl Lower<'_, '_> {
                 self.b.ins().ireduce(types::I8, low)
             }
         };
-        let x = self.cast_scalar(x, self.scalar_type(value));
+        let x = self.b.cast_scalar(x, self.scalar_type(value));
         match variability {
             Variability::Affine { stride, .. } => Val::Affine(x, stride),
             Variability::Uniform | Variability::Varying => Val::Uniform(x),

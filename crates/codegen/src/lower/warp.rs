@@ -16,7 +16,7 @@ use ptxjit_ir::{Inst, InstData, Type, Value, WarpOp};
 use ptxjit_vectorize::Variability;
 
 use super::Lower;
-use super::values::{Parts, Val, vector_type};
+use crate::ops::{Parts, Val, vector_type};
 use ptxjit_abi::object::Helper;
 use ptxjit_abi::warp_ops::{WARP, WarpBuffer};
 use ptxjit_abi::{CtaContext, LaneState};
@@ -72,7 +72,7 @@ impl Lower<'_, '_> {
     fn types_of(&self, result: Value) -> Vec<cl::Type> {
         let ty = self.func.ty(result);
         match self.plan.variability[result] {
-            Variability::Varying => vec![vector_type(ty); self.n_parts(ty)],
+            Variability::Varying => vec![vector_type(ty); self.b.n_parts(ty)],
             Variability::Uniform | Variability::Affine { .. } => vec![self.scalar_type(result)],
         }
     }
@@ -148,13 +148,13 @@ impl Lower<'_, '_> {
             let members = self.scalar(members);
             self.b.ins().icmp_imm_s(IntCC::Equal, members, -1)
         } else {
-            let all = self.vconst(Type::B32, 0xffff_ffff);
+            let all = self.b.vconst(Type::B32, 0xffff_ffff);
             let parts = self.parts(members);
             let named: Parts = parts
                 .iter()
                 .map(|&part| self.b.ins().icmp(IntCC::Equal, part, all))
                 .collect();
-            let named = self.fold_and(&named);
+            let named = self.b.fold_and(&named);
             self.b.ins().vall_true(named)
         };
         self.b.ins().band(full, named)
@@ -181,7 +181,7 @@ impl Lower<'_, '_> {
                         self.b.ins().band(differs, mask)
                     })
                     .collect();
-                let differ = self.any(&differ);
+                let differ = self.b.any(&differ);
                 self.b.ins().brif(differ, waits, &[], complete, &[]);
                 return;
             }
@@ -198,7 +198,7 @@ impl Lower<'_, '_> {
 
     /// The lanes of the gang that have ended, or are beyond the CTA's last thread, as bits.
     fn ended_lanes(&mut self) -> cl::Value {
-        let states = self.field(core::mem::offset_of!(CtaContext, lane_states));
+        let states = self.b.field(core::mem::offset_of!(CtaContext, lane_states));
         let thread = self.gang_thread();
         let thread = self.b.ins().uextend(types::I64, thread);
         let at = self.b.ins().ishl_imm_s(thread, 1);
@@ -274,14 +274,14 @@ impl Lower<'_, '_> {
         let parts = self.parts(pred);
         match op {
             WarpOp::VoteAll => {
-                let all = self.fold_and(&parts);
+                let all = self.b.fold_and(&parts);
                 self.b.ins().vall_true(all)
             }
-            WarpOp::VoteAny => self.any(&parts),
+            WarpOp::VoteAny => self.b.any(&parts),
             _ => {
-                let all = self.fold_and(&parts);
+                let all = self.b.fold_and(&parts);
                 let all = self.b.ins().vall_true(all);
-                let any = self.any(&parts);
+                let any = self.b.any(&parts);
                 // All, or not any.
                 self.b.ins().icmp(IntCC::Equal, all, any)
             }
@@ -309,7 +309,7 @@ impl Lower<'_, '_> {
         }
         let mut sum = parts[0];
         for lanes in [[2, 3, 0, 1], [1, 0, 3, 2]] {
-            let other = self.shuffle32(sum, sum, lanes);
+            let other = self.b.shuffle32(sum, sum, lanes);
             sum = step(self, sum, other);
         }
         self.b.ins().extractlane(sum, 0)
@@ -318,7 +318,7 @@ impl Lower<'_, '_> {
     pub(super) fn lane_constants(&mut self, ty: Type, of: impl Fn(u32) -> u32) -> Parts {
         lane_words(of)
             .into_iter()
-            .map(|bytes| self.vconst_bytes(vector_type(ty), &bytes))
+            .map(|bytes| self.b.vconst_bytes(vector_type(ty), &bytes))
             .collect()
     }
 
@@ -340,9 +340,10 @@ impl Lower<'_, '_> {
                 self.b.ins().store(flags, part, buffer, at as i32);
             }
         }
-        let data = self.kept_inst(&data);
+        let data = self.b.kept_inst(&data);
         let group = self.b.ins().uextend(types::I64, group);
-        self.call_helper(Helper::Warp, &[data, group, buffer], None);
+        self.b
+            .call_helper(Helper::Warp, &[data, group, buffer], None);
         let results = self.func.insts[inst].results.clone();
         results
             .iter()
@@ -350,7 +351,7 @@ impl Lower<'_, '_> {
             .map(|(idx, &result)| {
                 let at = core::mem::offset_of!(WarpBuffer, results) + 8 * WARP * idx;
                 if self.plan.variability[result] == Variability::Varying {
-                    let parts = (0..self.quads()).map(|q| {
+                    let parts = (0..self.b.quads()).map(|q| {
                         let at = (at + 16 * q) as i32;
                         self.b.ins().load(types::I32X4, flags, buffer, at)
                     });
@@ -382,10 +383,10 @@ impl Lower<'_, '_> {
         match val {
             Val::Uniform(x) if self.plan.variability[result] == Variability::Varying => {
                 let ty = self.func.ty(result);
-                let splat = self.splat(ty, *x);
-                Val::Varying(Parts::from_elem(splat, self.n_parts(ty)))
+                let splat = self.b.splat(ty, *x);
+                Val::Varying(Parts::from_elem(splat, self.b.n_parts(ty)))
             }
-            Val::Uniform(x) => Val::Uniform(self.cast_scalar(*x, self.scalar_type(result))),
+            Val::Uniform(x) => Val::Uniform(self.b.cast_scalar(*x, self.scalar_type(result))),
             other @ (Val::Affine(..) | Val::Varying(_)) => other.clone(),
         }
     }

@@ -25,7 +25,7 @@ impl Lower<'_, '_> {
             return None;
         };
         let first = self.scalar(extension.index);
-        let reach = stride * (self.lanes as i64 - 1);
+        let reach = stride * (self.b.lanes as i64 - 1);
         let last = self.b.ins().iadd_imm_s(first, reach);
         let in_order = match (extension.signed, stride > 0) {
             (true, true) => IntCC::SignedGreaterThanOrEqual,

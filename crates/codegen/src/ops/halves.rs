@@ -13,8 +13,7 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{FloatBinaryOp, FloatCompareOp, FloatFmt, FloatMode, FloatUnaryOp, Round};
 
-use super::Lower;
-use super::pure::Quad;
+use super::{Emitter, Quad};
 
 const F32: FloatFmt = FloatFmt::F32;
 const SIGN: u64 = 0x8000;
@@ -32,14 +31,14 @@ fn one(fmt: FloatFmt) -> u64 {
     if fmt == FloatFmt::F16 { 0x3c00 } else { 0x3f80 }
 }
 
-impl Lower<'_, '_> {
+impl Emitter<'_> {
     /// A half's bits in 32-bit lanes or a scalar `i32`.
     fn half_bits(&mut self, x: cl::Value) -> cl::Value {
         if self.is_vector(x) {
             return self.cast_vector(x, types::I32X4);
         }
         let x = self.cast_scalar(x, types::I16);
-        self.b.ins().uextend(types::I32, x)
+        self.ins().uextend(types::I32, x)
     }
 
     /// Back from 32 bits, the upper ones zero.
@@ -47,23 +46,23 @@ impl Lower<'_, '_> {
         if self.is_vector(bits) {
             bits
         } else {
-            self.b.ins().ireduce(types::I16, bits)
+            self.ins().ireduce(types::I16, bits)
         }
     }
 
     /// An integer constant of 32 bits, scalar or vector as `like`.
-    pub(super) fn word(&mut self, like: cl::Value, bits: u64) -> cl::Value {
+    pub(crate) fn word(&mut self, like: cl::Value, bits: u64) -> cl::Value {
         self.bits_like(F32, like, bits)
     }
 
-    pub(super) fn masked(&mut self, x: cl::Value, mask: u64) -> cl::Value {
+    pub(crate) fn masked(&mut self, x: cl::Value, mask: u64) -> cl::Value {
         let mask = self.word(x, mask);
-        self.b.ins().band(x, mask)
+        self.ins().band(x, mask)
     }
 
-    pub(super) fn above(&mut self, x: cl::Value, limit: u64) -> cl::Value {
+    pub(crate) fn above(&mut self, x: cl::Value, limit: u64) -> cl::Value {
         let limit = self.word(x, limit);
-        self.b.ins().icmp(IntCC::SignedGreaterThan, x, limit)
+        self.ins().icmp(IntCC::SignedGreaterThan, x, limit)
     }
 
     /// Subnormals to zeros of their sign, on bits.
@@ -82,14 +81,14 @@ impl Lower<'_, '_> {
         let bits = self.half_bits(x);
         let bits = self.flush_half(fmt, ftz, bits);
         if fmt == FloatFmt::Bf16 {
-            let up = self.b.ins().ishl_imm_s(bits, 16);
+            let up = self.ins().ishl_imm_s(bits, 16);
             return self.as_float(F32, up);
         }
         let magnitude = self.masked(bits, MAGNITUDE);
-        let sign = self.b.ins().bxor(bits, magnitude);
-        let sign = self.b.ins().ishl_imm_s(sign, 16);
-        let up = self.b.ins().ishl_imm_s(magnitude, 13);
-        let scaled = if self.inputs.flush_denormals {
+        let sign = self.ins().bxor(bits, magnitude);
+        let sign = self.ins().ishl_imm_s(sign, 16);
+        let up = self.ins().ishl_imm_s(magnitude, 13);
+        let scaled = if self.flush_denormals {
             self.rebias_normal(magnitude, up)
         } else {
             self.rebias(up)
@@ -97,8 +96,8 @@ impl Lower<'_, '_> {
         let special = self.above(magnitude, 0x7bff);
         let exponent = self.word(bits, F32_INFINITY);
         let exponent = self.keep_bits(special, exponent);
-        let wide = self.b.ins().bor(scaled, exponent);
-        let wide = self.b.ins().bor(wide, sign);
+        let wide = self.ins().bor(scaled, exponent);
+        let wide = self.ins().bor(wide, sign);
         self.as_float(F32, wide)
     }
 
@@ -106,18 +105,18 @@ impl Lower<'_, '_> {
     fn rebias(&mut self, up: cl::Value) -> cl::Value {
         let up = self.as_float(F32, up);
         let factor = self.float_like(F32, up, 2f64.powi(112));
-        let scaled = self.b.ins().fmul(up, factor);
+        let scaled = self.ins().fmul(up, factor);
         self.as_int(F32, scaled)
     }
 
     /// The same without reading a subnormal, which the hardware would take for zero.
     fn rebias_normal(&mut self, magnitude: cl::Value, up: cl::Value) -> cl::Value {
         let bias = self.word(up, 112 << 23);
-        let normal = self.b.ins().iadd(up, bias);
+        let normal = self.ins().iadd(up, bias);
         let least = self.word(up, 113 << 23);
-        let padded = self.b.ins().iadd(up, least);
+        let padded = self.ins().iadd(up, least);
         let (padded, pad) = (self.as_float(F32, padded), self.as_float(F32, least));
-        let small = self.b.ins().fsub(padded, pad);
+        let small = self.ins().fsub(padded, pad);
         let small = self.as_int(F32, small);
         let is_normal = self.above(magnitude, 0x3ff);
         self.pick(is_normal, normal, small)
@@ -126,10 +125,10 @@ impl Lower<'_, '_> {
     /// `x` where `cond` holds, else zero, on integers.
     pub(super) fn keep_bits(&mut self, cond: cl::Value, x: cl::Value) -> cl::Value {
         if self.is_vector(x) {
-            return self.b.ins().band(cond, x);
+            return self.ins().band(cond, x);
         }
         let zero = self.word(x, 0);
-        self.b.ins().select(cond, x, zero)
+        self.ins().select(cond, x, zero)
     }
 
     /// Whether a half's bits are a NaN.
@@ -192,20 +191,20 @@ impl Lower<'_, '_> {
         match op {
             FloatUnaryOp::Neg => {
                 let sign = self.word(bits, SIGN);
-                self.b.ins().bxor(bits, sign)
+                self.ins().bxor(bits, sign)
             }
             FloatUnaryOp::Abs => self.masked(bits, MAGNITUDE),
             FloatUnaryOp::Sat => {
                 let most = self.word(bits, one(fmt));
-                let clamped = self.b.ins().smin(bits, most);
+                let clamped = self.ins().smin(bits, most);
                 // Neither negative nor NaN.
                 let limit = self.word(bits, infinity(fmt));
-                let number = self.b.ins().icmp(IntCC::SignedLessThanOrEqual, bits, limit);
+                let number = self.ins().icmp(IntCC::SignedLessThanOrEqual, bits, limit);
                 self.keep_bits(number, clamped)
             }
             FloatUnaryOp::Relu => {
                 let limit = self.word(bits, MAGNITUDE);
-                let positive = self.b.ins().icmp(IntCC::SignedLessThanOrEqual, bits, limit);
+                let positive = self.ins().icmp(IntCC::SignedLessThanOrEqual, bits, limit);
                 let kept = self.keep_bits(positive, bits);
                 let is_nan = self.half_is_nan(fmt, bits);
                 let nan = self.word(bits, NAN);
@@ -247,11 +246,11 @@ impl Lower<'_, '_> {
 
     /// Integers in the order of the values, -0 below +0; its own inverse on the low 16 bits.
     fn half_order(&mut self, bits: cl::Value) -> cl::Value {
-        let up = self.b.ins().ishl_imm_s(bits, 16);
-        let signed = self.b.ins().sshr_imm_s(up, 16);
-        let negative = self.b.ins().sshr_imm_s(up, 31);
+        let up = self.ins().ishl_imm_s(bits, 16);
+        let signed = self.ins().sshr_imm_s(up, 16);
+        let negative = self.ins().sshr_imm_s(up, 31);
         let flip = self.masked(negative, MAGNITUDE);
-        self.b.ins().bxor(signed, flip)
+        self.ins().bxor(signed, flip)
     }
 
     fn half_min_max(
@@ -267,21 +266,21 @@ impl Lower<'_, '_> {
         let (a, b) = (self.half_order(x), self.half_order(y));
         let is_min = matches!(op, FloatBinaryOp::Min | FloatBinaryOp::MinNan);
         let picked = if is_min {
-            self.b.ins().smin(a, b)
+            self.ins().smin(a, b)
         } else {
-            self.b.ins().smax(a, b)
+            self.ins().smax(a, b)
         };
         let picked = self.half_order(picked);
         let picked = self.masked(picked, 0xffff);
         let (nan_x, nan_y) = (self.half_is_nan(fmt, x), self.half_is_nan(fmt, y));
         let nan = self.word(x, NAN);
         let result = if matches!(op, FloatBinaryOp::MinNan | FloatBinaryOp::MaxNan) {
-            let either = self.b.ins().bor(nan_x, nan_y);
+            let either = self.ins().bor(nan_x, nan_y);
             self.pick(either, nan, picked)
         } else {
             let picked = self.pick(nan_x, y, picked);
             let picked = self.pick(nan_y, x, picked);
-            let both = self.b.ins().band(nan_x, nan_y);
+            let both = self.ins().band(nan_x, nan_y);
             self.pick(both, nan, picked)
         };
         self.half_value(result)
@@ -308,7 +307,7 @@ impl Lower<'_, '_> {
         let [x, y, z] = args.map(|arg| self.half_to_f32(fmt, mode.ftz, arg));
         let sum = if fmt == FloatFmt::F16 {
             // Exact: 22 bits.
-            let product = self.b.ins().fmul(x, y);
+            let product = self.ins().fmul(x, y);
             self.odd_sum_f32(product, z)
         } else {
             self.bf16_fma(x, y, z)
@@ -318,12 +317,12 @@ impl Lower<'_, '_> {
 
     /// `x + y` and its error, both exact together (Knuth's TwoSum).
     pub(super) fn two_sum(&mut self, x: cl::Value, y: cl::Value) -> (cl::Value, cl::Value) {
-        let sum = self.b.ins().fadd(x, y);
-        let y_part = self.b.ins().fsub(sum, x);
-        let x_part = self.b.ins().fsub(sum, y_part);
-        let x_error = self.b.ins().fsub(x, x_part);
-        let y_error = self.b.ins().fsub(y, y_part);
-        (sum, self.b.ins().fadd(x_error, y_error))
+        let sum = self.ins().fadd(x, y);
+        let y_part = self.ins().fsub(sum, x);
+        let x_part = self.ins().fsub(sum, y_part);
+        let x_error = self.ins().fsub(x, x_part);
+        let y_error = self.ins().fsub(y, y_part);
+        (sum, self.ins().fadd(x_error, y_error))
     }
 
     /// `x + y` rounded to odd: toward zero, the last bit set if that is inexact.
@@ -331,14 +330,14 @@ impl Lower<'_, '_> {
         let (sum, error) = self.two_sum(x, y);
         let (bits, error_bits) = (self.as_int(F32, sum), self.as_int(F32, error));
         // Of an infinite sum the error is NaN and does not count.
-        let size = self.b.ins().fabs(error);
+        let size = self.ins().fabs(error);
         let zero = self.float_like(F32, x, 0.0);
-        let inexact = self.b.ins().fcmp(FloatCC::GreaterThan, size, zero);
-        let differ = self.b.ins().bxor(bits, error_bits);
-        let back = self.b.ins().sshr_imm_s(differ, 31);
-        let toward_zero = self.b.ins().iadd(bits, back);
+        let inexact = self.ins().fcmp(FloatCC::GreaterThan, size, zero);
+        let differ = self.ins().bxor(bits, error_bits);
+        let back = self.ins().sshr_imm_s(differ, 31);
+        let toward_zero = self.ins().iadd(bits, back);
         let last = self.word(bits, 1);
-        let odd = self.b.ins().bor(toward_zero, last);
+        let odd = self.ins().bor(toward_zero, last);
         let result = self.pick(inexact, odd, bits);
         self.as_float(F32, result)
     }
@@ -349,7 +348,7 @@ impl Lower<'_, '_> {
         let [x, y, z] = [x, y, z].map(|arg| self.promote(arg));
         let sums: Quad = (0..x.len())
             .map(|i| {
-                let product = self.b.ins().fmul(x[i], y[i]);
+                let product = self.ins().fmul(x[i], y[i]);
                 self.odd_sum_f64(product, z[i])
             })
             .collect();
@@ -366,18 +365,18 @@ impl Lower<'_, '_> {
     pub(super) fn to_odd(&mut self, sum: cl::Value, error: cl::Value) -> cl::Value {
         let fmt = FloatFmt::F64;
         let bits = self.as_int(fmt, sum);
-        let sides = self.b.ins().fmul(sum, error);
+        let sides = self.ins().fmul(sum, error);
         let zero = self.float_like(fmt, sum, 0.0);
-        let below = self.b.ins().fcmp(FloatCC::LessThan, sides, zero);
-        let above = self.b.ins().fcmp(FloatCC::GreaterThan, sides, zero);
+        let below = self.ins().fcmp(FloatCC::LessThan, sides, zero);
+        let above = self.ins().fcmp(FloatCC::GreaterThan, sides, zero);
         let (last, back) = (
             self.bits_like(fmt, sum, 1),
             self.bits_like(fmt, sum, u64::MAX),
         );
-        let lower = self.b.ins().iadd(bits, back);
-        let toward_zero = self.pick(below, lower, bits);
-        let odd = self.b.ins().bor(toward_zero, last);
-        let inexact = self.b.ins().bor(below, above);
+        let emit = self.ins().iadd(bits, back);
+        let toward_zero = self.pick(below, emit, bits);
+        let odd = self.ins().bor(toward_zero, last);
+        let inexact = self.ins().bor(below, above);
         let result = self.pick(inexact, odd, bits);
         self.as_float(fmt, result)
     }
@@ -386,18 +385,16 @@ impl Lower<'_, '_> {
     pub(super) fn promote(&mut self, x: cl::Value) -> Quad {
         let x = self.as_float(F32, x);
         if !self.is_vector(x) {
-            return Quad::from_elem(self.b.ins().fpromote(types::F64, x), 1);
+            return Quad::from_elem(self.ins().fpromote(types::F64, x), 1);
         }
-        let low = self.b.ins().fvpromote_low(x);
+        let low = self.ins().fvpromote_low(x);
         let high = self.shuffle(
             x,
             x,
             [8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15],
         );
         let high = self.cast_vector(high, types::F32X4);
-        [low, self.b.ins().fvpromote_low(high)]
-            .into_iter()
-            .collect()
+        [low, self.ins().fvpromote_low(high)].into_iter().collect()
     }
 
     /// f64 to f32 such that rounding that to a half is right: only the first 13 bits are kept, the
@@ -411,10 +408,10 @@ impl Lower<'_, '_> {
             .map(|x| {
                 let bits = self.as_int(fmt, x);
                 let mask = self.bits_like(fmt, x, DROPPED);
-                let rest = self.b.ins().band(bits, mask);
-                let carry = self.b.ins().iadd(rest, mask);
-                let sticky = self.b.ins().bor(carry, bits);
-                let kept = self.b.ins().band_not(sticky, mask);
+                let rest = self.ins().band(bits, mask);
+                let carry = self.ins().iadd(rest, mask);
+                let sticky = self.ins().bor(carry, bits);
+                let kept = self.ins().band_not(sticky, mask);
                 self.as_float(fmt, kept)
             })
             .collect();

@@ -5,11 +5,10 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{CompareOp, IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, Type};
 use smallvec::SmallVec;
 
-use super::Lower;
-use super::values::int_type;
+use super::{Emitter, int_type};
 
 /// CLIF's name for a comparison.
-pub(super) fn condition(op: CompareOp) -> IntCC {
+pub(crate) fn condition(op: CompareOp) -> IntCC {
     match op {
         CompareOp::Eq => IntCC::Equal,
         CompareOp::Ne => IntCC::NotEqual,
@@ -24,35 +23,35 @@ pub(super) fn condition(op: CompareOp) -> IntCC {
     }
 }
 
-impl Lower<'_, '_> {
-    pub(super) fn scalar_int_unary(&mut self, op: IntUnaryOp, ty: Type, x: cl::Value) -> cl::Value {
+impl Emitter<'_> {
+    pub(crate) fn scalar_int_unary(&mut self, op: IntUnaryOp, ty: Type, x: cl::Value) -> cl::Value {
         match op {
-            IntUnaryOp::Not if ty == Type::B1 => self.b.ins().bxor_imm_s(x, 1),
-            IntUnaryOp::Not => self.b.ins().bnot(x),
-            IntUnaryOp::Neg => self.b.ins().ineg(x),
-            IntUnaryOp::Abs => self.b.ins().iabs(x),
+            IntUnaryOp::Not if ty == Type::B1 => self.ins().bxor_imm_s(x, 1),
+            IntUnaryOp::Not => self.ins().bnot(x),
+            IntUnaryOp::Neg => self.ins().ineg(x),
+            IntUnaryOp::Abs => self.ins().iabs(x),
             IntUnaryOp::Popc => {
-                let n = self.b.ins().popcnt(x);
+                let n = self.ins().popcnt(x);
                 self.to_i32(n)
             }
             IntUnaryOp::Clz => {
-                let n = self.b.ins().clz(x);
+                let n = self.ins().clz(x);
                 self.to_i32(n)
             }
-            IntUnaryOp::Brev => self.b.ins().bitrev(x),
+            IntUnaryOp::Brev => self.ins().bitrev(x),
         }
     }
 
     /// Zero-extends or truncates to `i32`.
-    pub(super) fn to_i32(&mut self, x: cl::Value) -> cl::Value {
-        match self.b.func.dfg.value_type(x) {
+    fn to_i32(&mut self, x: cl::Value) -> cl::Value {
+        match self.func.dfg.value_type(x) {
             types::I32 => x,
-            types::I64 => self.b.ins().ireduce(types::I32, x),
-            _ => self.b.ins().uextend(types::I32, x),
+            types::I64 => self.ins().ireduce(types::I32, x),
+            _ => self.ins().uextend(types::I32, x),
         }
     }
 
-    pub(super) fn scalar_int_binary(
+    pub(crate) fn scalar_int_binary(
         &mut self,
         op: IntBinaryOp,
         ty: Type,
@@ -60,16 +59,16 @@ impl Lower<'_, '_> {
         y: cl::Value,
     ) -> Option<cl::Value> {
         Some(match op {
-            IntBinaryOp::Add => self.b.ins().iadd(x, y),
-            IntBinaryOp::Sub => self.b.ins().isub(x, y),
-            IntBinaryOp::Mul => self.b.ins().imul(x, y),
-            IntBinaryOp::And => self.b.ins().band(x, y),
-            IntBinaryOp::Or => self.b.ins().bor(x, y),
-            IntBinaryOp::Xor => self.b.ins().bxor(x, y),
-            IntBinaryOp::Smin => self.b.ins().smin(x, y),
-            IntBinaryOp::Smax => self.b.ins().smax(x, y),
-            IntBinaryOp::Umin => self.b.ins().umin(x, y),
-            IntBinaryOp::Umax => self.b.ins().umax(x, y),
+            IntBinaryOp::Add => self.ins().iadd(x, y),
+            IntBinaryOp::Sub => self.ins().isub(x, y),
+            IntBinaryOp::Mul => self.ins().imul(x, y),
+            IntBinaryOp::And => self.ins().band(x, y),
+            IntBinaryOp::Or => self.ins().bor(x, y),
+            IntBinaryOp::Xor => self.ins().bxor(x, y),
+            IntBinaryOp::Smin => self.ins().smin(x, y),
+            IntBinaryOp::Smax => self.ins().smax(x, y),
+            IntBinaryOp::Umin => self.ins().umin(x, y),
+            IntBinaryOp::Umax => self.ins().umax(x, y),
             IntBinaryOp::UmulHi | IntBinaryOp::SmulHi => {
                 self.scalar_mul_hi(op == IntBinaryOp::SmulHi, ty, x, y)
             }
@@ -87,21 +86,21 @@ impl Lower<'_, '_> {
             }
             IntBinaryOp::SaddSat | IntBinaryOp::SsubSat if ty == Type::B32 => {
                 let (x, y) = (
-                    self.b.ins().sextend(types::I64, x),
-                    self.b.ins().sextend(types::I64, y),
+                    self.ins().sextend(types::I64, x),
+                    self.ins().sextend(types::I64, y),
                 );
                 let wide = if op == IntBinaryOp::SaddSat {
-                    self.b.ins().iadd(x, y)
+                    self.ins().iadd(x, y)
                 } else {
-                    self.b.ins().isub(x, y)
+                    self.ins().isub(x, y)
                 };
                 let (lo, hi) = (
-                    self.b.ins().iconst(types::I64, i64::from(i32::MIN)),
-                    self.b.ins().iconst(types::I64, i64::from(i32::MAX)),
+                    self.ins().iconst(types::I64, i64::from(i32::MIN)),
+                    self.ins().iconst(types::I64, i64::from(i32::MAX)),
                 );
-                let wide = self.b.ins().smax(wide, lo);
-                let wide = self.b.ins().smin(wide, hi);
-                self.b.ins().ireduce(types::I32, wide)
+                let wide = self.ins().smax(wide, lo);
+                let wide = self.ins().smin(wide, hi);
+                self.ins().ireduce(types::I32, wide)
             }
             IntBinaryOp::SaddSat | IntBinaryOp::SsubSat => return None,
         })
@@ -109,27 +108,27 @@ impl Lower<'_, '_> {
 
     fn extend(&mut self, signed: bool, ty: cl::Type, x: cl::Value) -> cl::Value {
         if signed {
-            self.b.ins().sextend(ty, x)
+            self.ins().sextend(ty, x)
         } else {
-            self.b.ins().uextend(ty, x)
+            self.ins().uextend(ty, x)
         }
     }
 
     fn scalar_mul_hi(&mut self, signed: bool, ty: Type, x: cl::Value, y: cl::Value) -> cl::Value {
         if ty == Type::B64 {
             return if signed {
-                self.b.ins().smulhi(x, y)
+                self.ins().smulhi(x, y)
             } else {
-                self.b.ins().umulhi(x, y)
+                self.ins().umulhi(x, y)
             };
         }
         let (x, y) = (
             self.extend(signed, types::I64, x),
             self.extend(signed, types::I64, y),
         );
-        let product = self.b.ins().imul(x, y);
-        let high = self.b.ins().ushr_imm_s(product, i64::from(ty.bits()));
-        self.b.ins().ireduce(int_type(ty), high)
+        let product = self.ins().imul(x, y);
+        let high = self.ins().ushr_imm_s(product, i64::from(ty.bits()));
+        self.ins().ireduce(int_type(ty), high)
     }
 
     fn scalar_mul_wide(&mut self, signed: bool, ty: Type, x: cl::Value, y: cl::Value) -> cl::Value {
@@ -139,50 +138,50 @@ impl Lower<'_, '_> {
             types::I32
         };
         let (x, y) = (self.extend(signed, wide, x), self.extend(signed, wide, y));
-        self.b.ins().imul(x, y)
+        self.ins().imul(x, y)
     }
 
     /// Hardware traps on a zero divisor, PTX does not.
     fn scalar_udiv(&mut self, rem: bool, ty: Type, x: cl::Value, y: cl::Value) -> cl::Value {
         let clif = int_type(ty);
-        let zero = self.b.ins().icmp_imm_s(IntCC::Equal, y, 0);
-        let one = self.b.ins().iconst(clif, 1);
-        let divisor = self.b.ins().select(zero, one, y);
-        let ones = self.b.ins().iconst(clif, -1);
+        let zero = self.ins().icmp_imm_s(IntCC::Equal, y, 0);
+        let one = self.ins().iconst(clif, 1);
+        let divisor = self.ins().select(zero, one, y);
+        let ones = self.ins().iconst(clif, -1);
         if rem {
-            let r = self.b.ins().urem(x, divisor);
-            self.b.ins().select(zero, ones, r)
+            let r = self.ins().urem(x, divisor);
+            self.ins().select(zero, ones, r)
         } else {
-            let q = self.b.ins().udiv(x, divisor);
-            self.b.ins().select(zero, ones, q)
+            let q = self.ins().udiv(x, divisor);
+            self.ins().select(zero, ones, q)
         }
     }
 
     /// Nor does it on minimum / -1.
     fn scalar_sdiv(&mut self, rem: bool, ty: Type, x: cl::Value, y: cl::Value) -> cl::Value {
         let clif = int_type(ty);
-        let zero = self.b.ins().icmp_imm_s(IntCC::Equal, y, 0);
-        let minus = self.b.ins().icmp_imm_s(IntCC::Equal, y, -1);
-        let either = self.b.ins().bor(zero, minus);
-        let one = self.b.ins().iconst(clif, 1);
-        let divisor = self.b.ins().select(either, one, y);
-        let ones = self.b.ins().iconst(clif, -1);
+        let zero = self.ins().icmp_imm_s(IntCC::Equal, y, 0);
+        let minus = self.ins().icmp_imm_s(IntCC::Equal, y, -1);
+        let either = self.ins().bor(zero, minus);
+        let one = self.ins().iconst(clif, 1);
+        let divisor = self.ins().select(either, one, y);
+        let ones = self.ins().iconst(clif, -1);
         if rem {
-            let r = self.b.ins().srem(x, divisor);
-            self.b.ins().select(zero, ones, r)
+            let r = self.ins().srem(x, divisor);
+            self.ins().select(zero, ones, r)
         } else {
-            let q = self.b.ins().sdiv(x, divisor);
-            let negated = self.b.ins().ineg(x);
-            let q = self.b.ins().select(minus, negated, q);
-            self.b.ins().select(zero, ones, q)
+            let q = self.ins().sdiv(x, divisor);
+            let negated = self.ins().ineg(x);
+            let q = self.ins().select(minus, negated, q);
+            self.ins().select(zero, ones, q)
         }
     }
 
     /// A scalar that is a constant.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the enum is Cranelift's")]
     fn known(&self, x: cl::Value) -> Option<i64> {
-        let inst = self.b.func.dfg.value_def(x).inst()?;
-        match self.b.func.dfg.insts[inst] {
+        let inst = self.func.dfg.value_def(x).inst()?;
+        match self.func.dfg.insts[inst] {
             cl::InstructionData::UnaryImm {
                 opcode: cl::Opcode::Iconst,
                 imm,
@@ -204,32 +203,29 @@ impl Lower<'_, '_> {
         if let Some(count) = self.known(count) {
             let count = count & 0xffff_ffff;
             return match op {
-                IntBinaryOp::Sshr => self.b.ins().sshr_imm_s(x, count.min(width - 1)),
-                _ if count >= width => self.b.ins().iconst(int_type(ty), 0),
-                IntBinaryOp::Shl => self.b.ins().ishl_imm_s(x, count),
-                _ => self.b.ins().ushr_imm_s(x, count),
+                IntBinaryOp::Sshr => self.ins().sshr_imm_s(x, count.min(width - 1)),
+                _ if count >= width => self.ins().iconst(int_type(ty), 0),
+                IntBinaryOp::Shl => self.ins().ishl_imm_s(x, count),
+                _ => self.ins().ushr_imm_s(x, count),
             };
         }
         if op == IntBinaryOp::Sshr {
-            let most = self.b.ins().iconst(types::I32, width - 1);
-            let count = self.b.ins().umin(count, most);
-            return self.b.ins().sshr(x, count);
+            let most = self.ins().iconst(types::I32, width - 1);
+            let count = self.ins().umin(count, most);
+            return self.ins().sshr(x, count);
         }
         let shifted = if op == IntBinaryOp::Shl {
-            self.b.ins().ishl(x, count)
+            self.ins().ishl(x, count)
         } else {
-            self.b.ins().ushr(x, count)
+            self.ins().ushr(x, count)
         };
-        let inside = self
-            .b
-            .ins()
-            .icmp_imm_s(IntCC::UnsignedLessThan, count, width);
-        let zero = self.b.ins().iconst(int_type(ty), 0);
-        self.b.ins().select(inside, shifted, zero)
+        let inside = self.ins().icmp_imm_s(IntCC::UnsignedLessThan, count, width);
+        let zero = self.ins().iconst(int_type(ty), 0);
+        self.ins().select(inside, shifted, zero)
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "the rest are dot products")]
-    pub(super) fn scalar_int_ternary(
+    pub(crate) fn scalar_int_ternary(
         &mut self,
         op: IntTernaryOp,
         ty: Type,
@@ -241,19 +237,19 @@ impl Lower<'_, '_> {
                     .iter()
                     .map(|&arg| self.cast_scalar(arg, types::I32))
                     .collect();
-                let low = self.b.ins().uextend(types::I64, x[0]);
-                let high = self.b.ins().uextend(types::I64, x[1]);
-                let high = self.b.ins().ishl_imm_s(high, 32);
-                let wide = self.b.ins().bor(low, high);
-                let most = self.b.ins().iconst(types::I32, 32);
-                let count = self.b.ins().umin(x[2], most);
+                let low = self.ins().uextend(types::I64, x[0]);
+                let high = self.ins().uextend(types::I64, x[1]);
+                let high = self.ins().ishl_imm_s(high, 32);
+                let wide = self.ins().bor(low, high);
+                let most = self.ins().iconst(types::I32, 32);
+                let count = self.ins().umin(x[2], most);
                 let word = if op == IntTernaryOp::ShfL {
-                    let shifted = self.b.ins().ishl(wide, count);
-                    self.b.ins().ushr_imm_s(shifted, 32)
+                    let shifted = self.ins().ishl(wide, count);
+                    self.ins().ushr_imm_s(shifted, 32)
                 } else {
-                    self.b.ins().ushr(wide, count)
+                    self.ins().ushr(wide, count)
                 };
-                Some(self.b.ins().ireduce(types::I32, word))
+                Some(self.ins().ireduce(types::I32, word))
             }
             IntTernaryOp::UBfe | IntTernaryOp::SBfe => {
                 Some(self.scalar_bfe(op == IntTernaryOp::SBfe, ty, args))
@@ -268,25 +264,25 @@ impl Lower<'_, '_> {
     }
 
     /// Any function of three inputs as a sum of products, shortest of it and its complement.
-    pub(super) fn lop3(&mut self, lut: u8, [a, b, c]: [cl::Value; 3]) -> cl::Value {
+    pub(crate) fn lop3(&mut self, lut: u8, [a, b, c]: [cl::Value; 3]) -> cl::Value {
         match lut {
             0x96 => {
-                let ab = self.b.ins().bxor(a, b);
-                self.b.ins().bxor(ab, c)
+                let ab = self.ins().bxor(a, b);
+                self.ins().bxor(ab, c)
             }
             0xe8 => {
-                let ab = self.b.ins().bxor(a, b);
-                let pick = self.b.ins().band(ab, c);
-                let both = self.b.ins().band(a, b);
-                self.b.ins().bor(pick, both)
+                let ab = self.ins().bxor(a, b);
+                let pick = self.ins().band(ab, c);
+                let both = self.ins().band(a, b);
+                self.ins().bor(pick, both)
             }
             // c where a, else …: Shannon expansion on a, each half a function of b and c.
             _ => {
                 let hi = self.lop2(lut >> 4, b, c);
                 let lo = self.lop2(lut & 15, b, c);
-                let diff = self.b.ins().bxor(hi, lo);
-                let picked = self.b.ins().band(diff, a);
-                self.b.ins().bxor(picked, lo)
+                let diff = self.ins().bxor(hi, lo);
+                let picked = self.ins().band(diff, a);
+                self.ins().bxor(picked, lo)
             }
         }
     }
@@ -294,44 +290,44 @@ impl Lower<'_, '_> {
     /// Any function of two inputs; the index is `b << 1 | c`.
     fn lop2(&mut self, lut: u8, b: cl::Value, c: cl::Value) -> cl::Value {
         match lut {
-            0x0 => self.b.ins().bxor(b, b),
+            0x0 => self.ins().bxor(b, b),
             0x1 => {
-                let or = self.b.ins().bor(b, c);
-                self.b.ins().bnot(or)
+                let or = self.ins().bor(b, c);
+                self.ins().bnot(or)
             }
-            0x2 => self.b.ins().band_not(c, b),
-            0x3 => self.b.ins().bnot(b),
-            0x4 => self.b.ins().band_not(b, c),
-            0x5 => self.b.ins().bnot(c),
-            0x6 => self.b.ins().bxor(b, c),
+            0x2 => self.ins().band_not(c, b),
+            0x3 => self.ins().bnot(b),
+            0x4 => self.ins().band_not(b, c),
+            0x5 => self.ins().bnot(c),
+            0x6 => self.ins().bxor(b, c),
             0x7 => {
-                let and = self.b.ins().band(b, c);
-                self.b.ins().bnot(and)
+                let and = self.ins().band(b, c);
+                self.ins().bnot(and)
             }
-            0x8 => self.b.ins().band(b, c),
+            0x8 => self.ins().band(b, c),
             0x9 => {
-                let xor = self.b.ins().bxor(b, c);
-                self.b.ins().bnot(xor)
+                let xor = self.ins().bxor(b, c);
+                self.ins().bnot(xor)
             }
             0xa => c,
             0xb => {
-                let not = self.b.ins().bnot(b);
-                self.b.ins().bor(not, c)
+                let not = self.ins().bnot(b);
+                self.ins().bor(not, c)
             }
             0xc => b,
             0xd => {
-                let not = self.b.ins().bnot(c);
-                self.b.ins().bor(b, not)
+                let not = self.ins().bnot(c);
+                self.ins().bor(b, not)
             }
-            0xe => self.b.ins().bor(b, c),
+            0xe => self.ins().bor(b, c),
             _ => {
-                let zero = self.b.ins().bxor(b, b);
-                self.b.ins().bnot(zero)
+                let zero = self.ins().bxor(b, b);
+                self.ins().bnot(zero)
             }
         }
     }
 
-    pub(super) fn scalar_resize(
+    pub(crate) fn scalar_resize(
         &mut self,
         op: ResizeOp,
         from: Type,
@@ -344,25 +340,36 @@ impl Lower<'_, '_> {
                 let low = if from_clif == types::I8 {
                     x
                 } else {
-                    self.b.ins().ireduce(types::I8, x)
+                    self.ins().ireduce(types::I8, x)
                 };
-                self.b.ins().band_imm_s(low, 1)
+                self.ins().band_imm_s(low, 1)
             }
             _ if from_clif == to_clif => {
                 // A predicate as a byte is 0 or 1 already.
                 if op == ResizeOp::Sext && from == Type::B1 {
-                    self.b.ins().ineg(x)
+                    self.ins().ineg(x)
                 } else {
                     x
                 }
             }
-            ResizeOp::Trunc => self.b.ins().ireduce(to_clif, x),
-            ResizeOp::Uext => self.b.ins().uextend(to_clif, x),
+            ResizeOp::Trunc => self.ins().ireduce(to_clif, x),
+            ResizeOp::Uext => self.ins().uextend(to_clif, x),
             ResizeOp::Sext if from == Type::B1 => {
-                let wide = self.b.ins().uextend(to_clif, x);
-                self.b.ins().ineg(wide)
+                let wide = self.ins().uextend(to_clif, x);
+                self.ins().ineg(wide)
             }
-            ResizeOp::Sext => self.b.ins().sextend(to_clif, x),
+            ResizeOp::Sext => self.ins().sextend(to_clif, x),
         }
+    }
+
+    /// Scalars that may be kept in float registers, for an instruction on integers.
+    pub(crate) fn in_int_registers(&mut self, args: &[cl::Value]) -> SmallVec<[cl::Value; 4]> {
+        args.iter()
+            .map(|&arg| match self.func.dfg.value_type(arg) {
+                types::F32 => self.cast_scalar(arg, types::I32),
+                types::F64 => self.cast_scalar(arg, types::I64),
+                _ => arg,
+            })
+            .collect()
     }
 }

@@ -4,12 +4,11 @@
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::Type;
 
-use super::Lower;
-use super::values::Parts;
+use super::{Emitter, Parts};
 
 /// The widest words that hold `n` elements of a type and nothing else, and how many. An access of
 /// several elements is aligned to all of them together.
-pub(super) fn words(ty: Type, n: usize) -> (Type, usize) {
+pub(crate) fn words(ty: Type, n: usize) -> (Type, usize) {
     let bytes = ty.bytes() as usize * n;
     match ty {
         Type::B8 | Type::B16 if bytes.is_multiple_of(4) => (Type::B32, bytes / 4),
@@ -18,9 +17,9 @@ pub(super) fn words(ty: Type, n: usize) -> (Type, usize) {
     }
 }
 
-impl Lower<'_, '_> {
+impl Emitter<'_> {
     /// Unpacks words: parts of element 0, then of element 1, and so on.
-    pub(super) fn unpacked(&mut self, parts: &[cl::Value], word: Type, ty: Type) -> Vec<cl::Value> {
+    pub(crate) fn unpacked(&mut self, parts: &[cl::Value], word: Type, ty: Type) -> Vec<cl::Value> {
         if word == ty {
             return parts.to_vec();
         }
@@ -31,7 +30,7 @@ impl Lower<'_, '_> {
                 for &part in parts {
                     let shifted = match k {
                         0 => part,
-                        _ => self.b.ins().ushr_imm_s(part, i64::from(8 * ty.bytes() * k)),
+                        _ => self.ins().ushr_imm_s(part, i64::from(8 * ty.bytes() * k)),
                     };
                     out.push(match k + 1 < per_word {
                         true => self.low_bits(shifted, ty),
@@ -44,7 +43,7 @@ impl Lower<'_, '_> {
     }
 
     /// Packs elements into this many words.
-    pub(super) fn packed(&mut self, elems: Vec<Parts>, ty: Type, words: usize) -> Vec<Parts> {
+    pub(crate) fn packed(&mut self, elems: Vec<Parts>, ty: Type, words: usize) -> Vec<Parts> {
         if elems.len() == words {
             return elems;
         }
@@ -54,9 +53,9 @@ impl Lower<'_, '_> {
             for (i, part) in parts.iter_mut().enumerate() {
                 *part = self.cast_vector(*part, types::I32X4);
                 for elem in others.iter().rev() {
-                    let above = self.b.ins().ishl_imm_s(*part, i64::from(8 * ty.bytes()));
+                    let above = self.ins().ishl_imm_s(*part, i64::from(8 * ty.bytes()));
                     let below = self.low_bits(elem[i], ty);
-                    *part = self.b.ins().bor(above, below);
+                    *part = self.ins().bor(above, below);
                 }
             }
             Some(parts)
@@ -68,7 +67,7 @@ impl Lower<'_, '_> {
     }
 
     /// 32-bit lanes without the bits above those of a narrow type.
-    pub(super) fn low_bits(&mut self, part: cl::Value, ty: Type) -> cl::Value {
+    pub(crate) fn low_bits(&mut self, part: cl::Value, ty: Type) -> cl::Value {
         let part = self.cast_vector(part, types::I32X4);
         self.and_word(part, ty.mask() as u32)
     }

@@ -4,11 +4,8 @@ use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{Convert, FloatFmt, FloatMode, FloatUnaryOp, NumFmt, ResizeOp, Round, Type};
 
-use super::Lower;
-use super::divide::SHOW_INT;
-use super::pure::Quad;
 use super::rounding::{Exact, Rest};
-use super::values::int_type;
+use super::{Emitter, Quad, SHOW_INT, int_type, sign_extended};
 
 /// The float format, for the two that have native arithmetic.
 #[expect(clippy::wildcard_enum_match_arm, reason = "others work by bits")]
@@ -63,8 +60,8 @@ fn mode_of(cvt: &Convert) -> FloatMode {
     }
 }
 
-impl Lower<'_, '_> {
-    pub(super) fn scalar_convert(&mut self, cvt: &Convert, x: cl::Value) -> Option<cl::Value> {
+impl Emitter<'_> {
+    pub(crate) fn scalar_convert(&mut self, cvt: &Convert, x: cl::Value) -> Option<cl::Value> {
         if is_small(cvt.from) || is_small(cvt.to) {
             return self.small_convert(cvt, x);
         }
@@ -240,7 +237,7 @@ impl Lower<'_, '_> {
             (FloatFmt::F32, _) => {
                 let x = self.as_float(from, x);
                 let x = self.flush(from, cvt.ftz, x);
-                Some(self.b.ins().fpromote(types::F64, x))
+                Some(self.ins().fpromote(types::F64, x))
             }
             _ => self.f64_to_f32(cvt, &Quad::from_elem(x, 1)),
         }
@@ -275,12 +272,12 @@ impl Lower<'_, '_> {
     fn flush_before_demotion(&mut self, x: cl::Value) -> cl::Value {
         const BOUND: f64 = f32::MIN_POSITIVE as f64 * (1.0 - 1.0 / 33_554_432.0);
         let fmt = FloatFmt::F64;
-        let size = self.b.ins().fabs(x);
+        let size = self.ins().fabs(x);
         let bound = self.float_like(fmt, x, BOUND);
-        let small = self.b.ins().fcmp(FloatCC::LessThan, size, bound);
+        let small = self.ins().fcmp(FloatCC::LessThan, size, bound);
         let bits = self.as_int(fmt, x);
         let sign = self.bits_like(fmt, x, 1 << 63);
-        let sign = self.b.ins().band(bits, sign);
+        let sign = self.ins().band(bits, sign);
         let kept = self.pick(small, sign, bits);
         self.as_float(fmt, kept)
     }
@@ -297,40 +294,14 @@ impl Lower<'_, '_> {
         self.exact_to_f32(mode_of(cvt), exact)
     }
 
-    /// A scalar integer to the nearest f32 or f64.
-    pub(super) fn int_to_float_scalar(
-        &mut self,
-        from: NumFmt,
-        to: FloatFmt,
-        x: cl::Value,
-    ) -> cl::Value {
-        let signed = from.is_signed_int();
-        let x = self.cast_scalar(x, int_type(from.ty()));
-        let x = match self.b.func.dfg.value_type(x) {
-            types::I32 | types::I64 => x,
-            _ if signed => self.b.ins().sextend(types::I32, x),
-            _ => self.b.ins().uextend(types::I32, x),
-        };
-        let ty = if to == FloatFmt::F64 {
-            types::F64
-        } else {
-            types::F32
-        };
-        if signed {
-            self.b.ins().fcvt_from_sint(ty, x)
-        } else {
-            self.b.ins().fcvt_from_uint(ty, x)
-        }
-    }
-
     fn rounded(&mut self, fmt: FloatFmt, cvt: &Convert, x: cl::Value) -> Option<cl::Value> {
         let x = self.as_float(fmt, x);
         let x = self.flush(fmt, cvt.ftz, x);
         match cvt.round {
             Round::Rz => Some(x),
-            Round::Rn => Some(self.b.ins().nearest(x)),
-            Round::Rm => Some(self.b.ins().floor(x)),
-            Round::Rp => Some(self.b.ins().ceil(x)),
+            Round::Rn => Some(self.ins().nearest(x)),
+            Round::Rm => Some(self.ins().floor(x)),
+            Round::Rp => Some(self.ins().ceil(x)),
             Round::Rna => None,
         }
     }
@@ -343,22 +314,22 @@ impl Lower<'_, '_> {
         };
         let x = self.rounded(from, cvt, x)?;
         let n = if cvt.to.is_signed_int() {
-            self.b.ins().fcvt_to_sint_sat(ty, x)
+            self.ins().fcvt_to_sint_sat(ty, x)
         } else {
-            self.b.ins().fcvt_to_uint_sat(ty, x)
+            self.ins().fcvt_to_uint_sat(ty, x)
         };
         let n = self.clamp_narrow(cvt.to, n);
         if from == FloatFmt::F32 && ty == types::I32 {
             return Some(n);
         }
         // PTX gives the minimum for NaN here, CLIF zero.
-        let nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
-        let ty = self.b.func.dfg.value_type(n);
-        let min = self.b.ins().iconst(
+        let nan = self.ins().fcmp(FloatCC::Unordered, x, x);
+        let ty = self.func.dfg.value_type(n);
+        let min = self.ins().iconst(
             ty,
-            super::values::sign_extended(cvt.to.ty(), 1 << (cvt.to.ty().bits() - 1)),
+            sign_extended(cvt.to.ty(), 1 << (cvt.to.ty().bits() - 1)),
         );
-        Some(self.b.ins().select(nan, min, n))
+        Some(self.ins().select(nan, min, n))
     }
 
     /// Clamps a 32-bit integer to a narrower format's range, and makes it one of its values.
@@ -373,21 +344,21 @@ impl Lower<'_, '_> {
                 self.bits_like(FloatFmt::F32, n, !most & 0xffff_ffff),
                 self.bits_like(FloatFmt::F32, n, most),
             );
-            let n = self.b.ins().smax(n, low);
-            self.b.ins().smin(n, high)
+            let n = self.ins().smax(n, low);
+            self.ins().smin(n, high)
         } else {
             let most = self.bits_like(FloatFmt::F32, n, ty.mask());
-            self.b.ins().umin(n, most)
+            self.ins().umin(n, most)
         };
         if self.is_vector(n) {
             let mask = self.bits_like(FloatFmt::F32, n, ty.mask());
-            self.b.ins().band(clamped, mask)
+            self.ins().band(clamped, mask)
         } else {
-            self.b.ins().ireduce(int_type(ty), clamped)
+            self.ins().ireduce(int_type(ty), clamped)
         }
     }
 
-    pub(super) fn vector_convert(&mut self, cvt: &Convert, x: Quad) -> Option<Quad> {
+    pub(crate) fn vector_convert(&mut self, cvt: &Convert, x: Quad) -> Option<Quad> {
         if is_small(cvt.from) || is_small(cvt.to) {
             return Some(Quad::from_elem(self.small_convert(cvt, x[0])?, 1));
         }
@@ -453,9 +424,9 @@ impl Lower<'_, '_> {
                 // Narrow formats fit in a signed word.
                 let signed = cvt.to != NumFmt::U32;
                 let n = if signed {
-                    self.b.ins().fcvt_to_sint_sat(types::I32X4, x)
+                    self.ins().fcvt_to_sint_sat(types::I32X4, x)
                 } else {
-                    self.b.ins().fcvt_to_uint_sat(types::I32X4, x)
+                    self.ins().fcvt_to_uint_sat(types::I32X4, x)
                 };
                 Some(Quad::from_elem(self.clamp_signed_lanes(to, n), 1))
             }
@@ -483,7 +454,7 @@ impl Lower<'_, '_> {
         let mut nans = Quad::new();
         for x in x {
             let x = self.rounded(F64, cvt, x)?;
-            nans.push(self.b.ins().fcmp(FloatCC::Unordered, x, x));
+            nans.push(self.ins().fcmp(FloatCC::Unordered, x, x));
             let (least, most) = (
                 self.float_like(F64, x, least),
                 self.float_like(F64, x, most),
@@ -493,11 +464,11 @@ impl Lower<'_, '_> {
             let x = self.greater(x, least);
             let x = self.lesser(x, most);
             let x = if cvt.round == Round::Rz {
-                self.b.ins().trunc(x)
+                self.ins().trunc(x)
             } else {
                 x
             };
-            words.push(self.b.ins().fadd(x, show));
+            words.push(self.ins().fadd(x, show));
         }
         let words = self.narrow(words[0], words[1]);
         if cvt.to.is_signed_int() {
@@ -509,53 +480,20 @@ impl Lower<'_, '_> {
         Some(self.pick(nan, top, words))
     }
 
-    /// Lanes of an integer format of up to 32 bits as 32-bit integers; unsigned ones below 2^31
-    /// count as signed.
-    fn word_lanes(&mut self, from: NumFmt, x: cl::Value) -> cl::Value {
-        if from.is_signed_int() && from.ty() < Type::B32 {
-            self.lanes_signed(from.ty(), x)
-        } else {
-            x
-        }
-    }
-
     fn vector_to_f32(&mut self, from: NumFmt, x: cl::Value) -> cl::Value {
         let x = self.word_lanes(from, x);
         if from == NumFmt::U32 {
-            self.b.ins().fcvt_from_uint(types::F32X4, x)
+            self.ins().fcvt_from_uint(types::F32X4, x)
         } else {
-            self.b.ins().fcvt_from_sint(types::F32X4, x)
+            self.ins().fcvt_from_sint(types::F32X4, x)
         }
-    }
-
-    pub(super) fn vector_to_f64(&mut self, from: NumFmt, x: cl::Value) -> Quad {
-        let x = self.word_lanes(from, x);
-        // The back end converts the low lanes; the high ones are brought there.
-        let high = self.shuffle(
-            x,
-            x,
-            [8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15],
-        );
-        let high = self.cast_vector(high, types::I32X4);
-        [x, high]
-            .into_iter()
-            .map(|x| {
-                if from == NumFmt::U32 {
-                    let wide = self.b.ins().uwiden_low(x);
-                    self.b.ins().fcvt_from_uint(types::F64X2, wide)
-                } else {
-                    let wide = self.b.ins().swiden_low(x);
-                    self.b.ins().fcvt_from_sint(types::F64X2, wide)
-                }
-            })
-            .collect()
     }
 
     /// Clamps signed words to a narrower format, signed or not.
     fn clamp_signed_lanes(&mut self, to: NumFmt, n: cl::Value) -> cl::Value {
         if to.ty() < Type::B32 && !to.is_signed_int() {
             let zero = self.bits_like(FloatFmt::F32, n, 0);
-            let n = self.b.ins().smax(n, zero);
+            let n = self.ins().smax(n, zero);
             return self.clamp_narrow(to, n);
         }
         self.clamp_narrow(to, n)

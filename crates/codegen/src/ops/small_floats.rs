@@ -23,8 +23,7 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{Convert, FloatFmt, FloatMode, FloatUnaryOp, NumFmt, Round, Type};
 
-use super::Lower;
-use super::values::int_type;
+use super::{Emitter, int_type};
 
 const F32: FloatFmt = FloatFmt::F32;
 const F32_BIAS: u32 = 127;
@@ -178,9 +177,9 @@ impl Narrowing {
     }
 }
 
-impl Lower<'_, '_> {
+impl Emitter<'_> {
     /// A conversion of f32 to a narrow format, with random bits for `.rs`.
-    pub(super) fn narrow_f32(
+    pub(crate) fn narrow_f32(
         &mut self,
         cvt: &Convert,
         random: Option<cl::Value>,
@@ -197,7 +196,7 @@ impl Lower<'_, '_> {
         }
         let code = self.narrowed(&how, x);
         if cvt.to == NumFmt::Tf32 {
-            return Some(self.b.ins().ishl_imm_s(code, i64::from(how.to.dropped())));
+            return Some(self.ins().ishl_imm_s(code, i64::from(how.to.dropped())));
         }
         Some(self.in_type(cvt.to.ty(), code))
     }
@@ -220,7 +219,7 @@ impl Lower<'_, '_> {
         if self.is_vector(word) || ty == Type::B32 {
             word
         } else {
-            self.b.ins().ireduce(int_type(ty), word)
+            self.ins().ireduce(int_type(ty), word)
         }
     }
 
@@ -238,7 +237,7 @@ impl Lower<'_, '_> {
         let rides_along = how.to.has_all_exponents() && !how.satfinite && !how.flush_result;
         let magnitude = if how.relu {
             let zero = self.word(bits, 0);
-            self.b.ins().smax(bits, zero)
+            self.ins().smax(bits, zero)
         } else if how.sat || rides_along {
             // There is no sign, or it stays on top.
             bits
@@ -253,15 +252,15 @@ impl Lower<'_, '_> {
             code = self.pick(infinite, infinity, code);
         }
         if magnitude != bits && !how.relu {
-            let sign = self.b.ins().bxor(bits, magnitude);
+            let sign = self.ins().bxor(bits, magnitude);
             let count = 31 - how.to.sign().trailing_zeros();
-            let sign = self.b.ins().ushr_imm_s(sign, i64::from(count));
-            code = self.b.ins().bor(code, sign);
+            let sign = self.ins().ushr_imm_s(sign, i64::from(count));
+            code = self.ins().bor(code, sign);
         }
         if how.sat {
             return code;
         }
-        let is_nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
+        let is_nan = self.ins().fcmp(FloatCC::Unordered, x, x);
         let nan = self.word(bits, how.to.magnitude());
         self.pick(is_nan, nan, code)
     }
@@ -293,11 +292,11 @@ impl Lower<'_, '_> {
                 Rounding::Random(_) => {
                     let dropped = self.masked(magnitude, to.dropped_mask());
                     let most = self.word(magnitude, most);
-                    self.b.ins().bor(dropped, most)
+                    self.ins().bor(dropped, most)
                 }
             }
         };
-        self.b.ins().smin(magnitude, limit)
+        self.ins().smin(magnitude, limit)
     }
 
     /// Rounds a magnitude, maybe with its sign on top; `bits` has the sign.
@@ -320,41 +319,38 @@ impl Lower<'_, '_> {
             Rounding::To(Round::Rn | Round::Rz) => fixed,
             Rounding::To(Round::Rna) => {
                 let half = self.word(bits, 1 << (to.dropped() - 1));
-                self.b.ins().iadd(fixed, half)
+                self.ins().iadd(fixed, half)
             }
             Rounding::To(direction @ (Round::Rm | Round::Rp)) => {
                 let all = self.word(bits, to.dropped_mask());
-                let negative = self.b.ins().sshr_imm_s(bits, 31);
+                let negative = self.ins().sshr_imm_s(bits, 31);
                 let more = if direction == Round::Rm {
-                    self.b.ins().band(all, negative)
+                    self.ins().band(all, negative)
                 } else {
-                    self.b.ins().band_not(all, negative)
+                    self.ins().band_not(all, negative)
                 };
-                self.b.ins().iadd(fixed, more)
+                self.ins().iadd(fixed, more)
             }
             Rounding::Random(random) => {
-                let more = self
-                    .b
-                    .ins()
-                    .ushr_imm_s(random, i64::from(32 - to.dropped()));
-                self.b.ins().iadd(fixed, more)
+                let more = self.ins().ushr_imm_s(random, i64::from(32 - to.dropped()));
+                self.ins().iadd(fixed, more)
             }
         };
-        self.b.ins().ushr_imm_s(sum, i64::from(to.dropped()))
+        self.ins().ushr_imm_s(sum, i64::from(to.dropped()))
     }
 
     /// Rounds a magnitude to the nearest, ties to even.
     fn nearest(&mut self, how: &Narrowing, magnitude: cl::Value) -> cl::Value {
         let to = how.to;
         let count = i64::from(to.dropped());
-        let last = self.b.ins().ushr_imm_s(magnitude, count);
+        let last = self.ins().ushr_imm_s(magnitude, count);
         let odd = self.masked(last, 1);
         let below_half = (1u32 << (to.dropped() - 1)) - 1;
         let more = below_half.wrapping_sub(to.rebias() as u32);
         let more = self.word(magnitude, u64::from(more));
-        let sum = self.b.ins().iadd(magnitude, more);
-        let sum = self.b.ins().iadd(sum, odd);
-        let normal = self.b.ins().ushr_imm_s(sum, count);
+        let sum = self.ins().iadd(magnitude, more);
+        let sum = self.ins().iadd(sum, odd);
+        let normal = self.ins().ushr_imm_s(sum, count);
         let least = to.least_normal_in_f32();
         if how.flush_result {
             // From halfway below the least normal number on, one rounds to it.
@@ -367,9 +363,9 @@ impl Lower<'_, '_> {
         // The last bit of a sum with this is worth that of subnormals.
         let pad = self.word(magnitude, least + (u64::from(to.dropped()) << F32_MAN_BITS));
         let (x, pad_float) = (self.as_float(F32, magnitude), self.as_float(F32, pad));
-        let padded = self.b.ins().fadd(x, pad_float);
+        let padded = self.ins().fadd(x, pad_float);
         let padded = self.as_int(F32, padded);
-        let small = self.b.ins().isub(padded, pad);
+        let small = self.ins().isub(padded, pad);
         let is_normal = self.above(magnitude, least - 1);
         self.pick(is_normal, normal, small)
     }
@@ -380,21 +376,21 @@ impl Lower<'_, '_> {
         let least = to.least_normal_in_f32();
         let pad = self.word(magnitude, least);
         let (x, pad_float) = (self.as_float(F32, magnitude), self.as_float(F32, pad));
-        let padded = self.b.ins().fadd(x, pad_float);
-        let back = self.b.ins().fsub(padded, pad_float);
+        let padded = self.ins().fadd(x, pad_float);
+        let back = self.ins().fsub(padded, pad_float);
         let padded = self.as_int(F32, padded);
-        let small = self.b.ins().isub(padded, pad);
-        let too_large = self.b.ins().fcmp(FloatCC::LessThan, x, back);
+        let small = self.ins().isub(padded, pad);
+        let too_large = self.ins().fcmp(FloatCC::LessThan, x, back);
         let too_large = self.mask_word(too_large);
-        let mut small = self.b.ins().iadd(small, too_large);
+        let mut small = self.ins().iadd(small, too_large);
         if sticky {
-            let inexact = self.b.ins().fcmp(FloatCC::NotEqual, x, back);
+            let inexact = self.ins().fcmp(FloatCC::NotEqual, x, back);
             let inexact = self.mask_word(inexact);
             let last = self.masked(inexact, 1);
-            small = self.b.ins().bor(small, last);
+            small = self.ins().bor(small, last);
         }
         let rebias = self.word(magnitude, to.rebias());
-        let normal = self.b.ins().isub(magnitude, rebias);
+        let normal = self.ins().isub(magnitude, rebias);
         let is_normal = self.above(magnitude, least - 1);
         self.pick(is_normal, normal, small)
     }
@@ -404,8 +400,8 @@ impl Lower<'_, '_> {
         if self.is_vector(cond) {
             return self.cast_vector(cond, types::I32X4);
         }
-        let word = self.b.ins().uextend(types::I32, cond);
-        self.b.ins().ineg(word)
+        let word = self.ins().uextend(types::I32, cond);
+        self.ins().ineg(word)
     }
 
     /// ue8m0: the exponent of the power of two at or below an f32, or at or above it.
@@ -416,11 +412,11 @@ impl Lower<'_, '_> {
         let bits = self.as_int(F32, x);
         let magnitude = self.masked(bits, F32_MAGNITUDE);
         let mut code = match cvt.round {
-            Round::Rz | Round::Rm => self.b.ins().ushr_imm_s(magnitude, i64::from(F32_MAN_BITS)),
+            Round::Rz | Round::Rm => self.ins().ushr_imm_s(magnitude, i64::from(F32_MAN_BITS)),
             Round::Rp => {
                 let more = self.word(bits, (1 << F32_MAN_BITS) - 1);
-                let sum = self.b.ins().iadd(magnitude, more);
-                let code = self.b.ins().ushr_imm_s(sum, i64::from(F32_MAN_BITS));
+                let sum = self.ins().iadd(magnitude, more);
+                let code = self.ins().ushr_imm_s(sum, i64::from(F32_MAN_BITS));
                 // The least number of the format is subnormal in f32.
                 let above_least = self.above(magnitude, LEAST);
                 self.keep_bits(above_least, code)
@@ -430,11 +426,11 @@ impl Lower<'_, '_> {
         if !cvt.satfinite {
             // Of infinity and NaN the exponent is the NaN; rounding up may have carried beyond.
             let nan = self.word(bits, NAN);
-            return Some(self.b.ins().smin(code, nan));
+            return Some(self.ins().smin(code, nan));
         }
         let max = self.word(bits, MAX);
-        code = self.b.ins().smin(code, max);
-        let is_nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
+        code = self.ins().smin(code, max);
+        let is_nan = self.ins().fcmp(FloatCC::Unordered, x, x);
         let nan = self.word(bits, NAN);
         Some(self.pick(is_nan, nan, code))
     }
@@ -445,7 +441,7 @@ impl Lower<'_, '_> {
             self.cast_vector(x, types::I32X4)
         } else {
             let x = self.cast_scalar(x, types::I8);
-            self.b.ins().uextend(types::I32, x)
+            self.ins().uextend(types::I32, x)
         };
         let code = match (cvt.from, cvt.to) {
             (NumFmt::Ue8m0, NumFmt::Bf16) => self.ue8m0_to_bf16(word),
@@ -461,7 +457,7 @@ impl Lower<'_, '_> {
     fn ue8m0_to_bf16(&mut self, word: cl::Value) -> cl::Value {
         /// 2^-127.
         const LEAST: u64 = 0x40;
-        let normal = self.b.ins().ishl_imm_s(word, 7);
+        let normal = self.ins().ishl_imm_s(word, 7);
         let is_normal = self.above(word, 0);
         let least = self.word(word, LEAST);
         let code = self.pick(is_normal, normal, least);
@@ -477,35 +473,32 @@ impl Lower<'_, '_> {
         let sign = self.masked(word, from.sign());
         let half = if from.bias() == F16_BIAS {
             let count = i64::from(F16_MAN_BITS - from.man_bits);
-            self.b.ins().ishl_imm_s(magnitude, count)
+            self.ins().ishl_imm_s(magnitude, count)
         } else {
             // As an f32 with the exponent of the f16, all of whose numbers are normal. A subnormal
             // has a leading one that is none.
-            let up = self
-                .b
-                .ins()
-                .ishl_imm_s(magnitude, i64::from(from.dropped()));
+            let up = self.ins().ishl_imm_s(magnitude, i64::from(from.dropped()));
             let bias = u64::from(F16_BIAS - from.bias()) << F32_MAN_BITS;
             let rebias = self.word(word, bias);
-            let normal = self.b.ins().iadd(up, rebias);
+            let normal = self.ins().iadd(up, rebias);
             let pad = self.word(word, bias + (1 << F32_MAN_BITS));
-            let padded = self.b.ins().iadd(up, pad);
+            let padded = self.ins().iadd(up, pad);
             let (padded, pad) = (self.as_float(F32, padded), self.as_float(F32, pad));
-            let small = self.b.ins().fsub(padded, pad);
+            let small = self.ins().fsub(padded, pad);
             let small = self.as_int(F32, small);
             let is_normal = self.above(magnitude, (1 << from.man_bits) - 1);
             let wide = self.pick(is_normal, normal, small);
             let count = i64::from(F32_MAN_BITS - F16_MAN_BITS);
-            self.b.ins().ushr_imm_s(wide, count)
+            self.ins().ushr_imm_s(wide, count)
         };
         let signed = if cvt.relu {
             let zero = self.word(word, 0);
-            let positive = self.b.ins().icmp(IntCC::Equal, sign, zero);
+            let positive = self.ins().icmp(IntCC::Equal, sign, zero);
             self.keep_bits(positive, half)
         } else {
             let count = i64::from(15 - from.sign().trailing_zeros());
-            let sign = self.b.ins().ishl_imm_s(sign, count);
-            self.b.ins().bor(half, sign)
+            let sign = self.ins().ishl_imm_s(sign, count);
+            self.ins().bor(half, sign)
         };
         let last_number = match from.beyond {
             Beyond::Ieee => from.max_finite() + 1,

@@ -9,8 +9,7 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{FloatBinaryOp, FloatFmt, FloatMode, NumFmt, Round, Type};
 
-use super::Lower;
-use super::pure::Quad;
+use super::{Emitter, Quad, Running};
 
 const F32: FloatFmt = FloatFmt::F32;
 const F64: FloatFmt = FloatFmt::F64;
@@ -33,7 +32,7 @@ pub(super) struct Exact {
     pub rest: Rest,
 }
 
-impl Lower<'_, '_> {
+impl Emitter<'_> {
     /// `add`, `sub`, `mul` or `div` in f32 in a direction other than to nearest.
     pub(super) fn directed_binary(
         &mut self,
@@ -74,11 +73,16 @@ impl Lower<'_, '_> {
     }
 
     /// `fma` in f32 in a direction other than to nearest.
-    pub(super) fn directed_fma(&mut self, mode: FloatMode, args: [cl::Value; 3]) -> cl::Value {
+    pub(super) fn directed_fma(
+        &mut self,
+        mode: FloatMode,
+        args: [cl::Value; 3],
+        lanes: Running,
+    ) -> cl::Value {
         let [x, y, z] = args.map(|arg| self.flush(F32, mode.ftz, arg));
         match self.constant_lanes(z) {
             // Inactive lanes would make the rare case frequent.
-            Some(c) if self.node.is_general && !self.is_never_rare(mode.round, x, y, c) => {
+            Some(c) if lanes == Running::Few && !self.is_never_rare(mode.round, x, y, c) => {
                 self.exact_fma(mode, [x, y, z])
             }
             // So that neither `z` over two nor the rest of an addition to it, down to 2^-70 of it,
@@ -98,14 +102,14 @@ impl Lower<'_, '_> {
     }
 
     fn is_saturated(&self, x: cl::Value) -> bool {
-        let dfg = &self.b.func.dfg;
+        let dfg = &self.func.dfg;
         let mut x = x;
         while let Some(inst) = dfg.value_def(x).inst()
             && dfg.insts[inst].opcode() == cl::Opcode::Bitcast
         {
             x = dfg.inst_args(inst)[0];
         }
-        self.emitted.saturated.contains(&x)
+        self.saturated.contains(&x)
     }
 
     /// `x * y + c`. If `c` is the greater summand by far, the sum to nearest less `c` is exact, and
@@ -118,48 +122,48 @@ impl Lower<'_, '_> {
         c: f32,
     ) -> cl::Value {
         let z = self.float_like(F32, x, f64::from(c));
-        let near = self.b.ins().fma(x, y, z);
-        let change = self.b.ins().fsub(near, z);
-        let minus = self.b.ins().fneg(change);
-        let rest = self.b.ins().fma(x, y, minus);
+        let near = self.ins().fma(x, y, z);
+        let change = self.ins().fsub(near, z);
+        let minus = self.ins().fneg(change);
+        let rest = self.ins().fma(x, y, minus);
         let zero = self.float_like(F32, x, 0.0);
         // Away from zero, or towards it.
         let (positive, bits) = (c > 0.0, self.as_int(F32, near));
         let rounded = match (mode.round, positive) {
             (Round::Rp, true) => {
-                let above = self.b.ins().fcmp(FloatCC::GreaterThan, rest, zero);
-                self.b.ins().isub(bits, above)
+                let above = self.ins().fcmp(FloatCC::GreaterThan, rest, zero);
+                self.ins().isub(bits, above)
             }
             (Round::Rm, false) => {
-                let below = self.b.ins().fcmp(FloatCC::LessThan, rest, zero);
-                self.b.ins().isub(bits, below)
+                let below = self.ins().fcmp(FloatCC::LessThan, rest, zero);
+                self.ins().isub(bits, below)
             }
             (_, true) => {
-                let below = self.b.ins().fcmp(FloatCC::LessThan, rest, zero);
-                self.b.ins().iadd(bits, below)
+                let below = self.ins().fcmp(FloatCC::LessThan, rest, zero);
+                self.ins().iadd(bits, below)
             }
             (_, false) => {
-                let above = self.b.ins().fcmp(FloatCC::GreaterThan, rest, zero);
-                self.b.ins().iadd(bits, above)
+                let above = self.ins().fcmp(FloatCC::GreaterThan, rest, zero);
+                self.ins().iadd(bits, above)
             }
         };
         let rounded = self.as_float(F32, rounded);
         if self.is_never_rare(mode.round, x, y, c) {
             return rounded;
         }
-        let size = self.b.ins().fabs(change);
+        let size = self.ins().fabs(change);
         let half = self.float_like(F32, x, f64::from(c.abs() / 2.0));
         let far = FloatCC::UnorderedOrGreaterThan;
-        let far = self.b.ins().fcmp(far, size, half);
+        let far = self.ins().fcmp(far, size, half);
         // A product so small that it changes nothing may leave no rest, either.
-        let same = self.b.ins().fcmp(FloatCC::Equal, change, zero);
-        let [some_x, some_y] = [x, y].map(|x| self.b.ins().fcmp(FloatCC::NotEqual, x, zero));
-        let lost = self.b.ins().band(some_x, some_y);
-        let lost = self.b.ins().band(same, lost);
-        let rare = self.b.ins().bor(far, lost);
+        let same = self.ins().fcmp(FloatCC::Equal, change, zero);
+        let [some_x, some_y] = [x, y].map(|x| self.ins().fcmp(FloatCC::NotEqual, x, zero));
+        let lost = self.ins().band(some_x, some_y);
+        let lost = self.ins().band(same, lost);
+        let rare = self.ins().bor(far, lost);
         let rare = self.any(&[rare]);
-        self.unless(rare, &[rounded], |lower| {
-            vec![lower.exact_fma(mode, [x, y, z])]
+        self.unless(rare, &[rounded], |emit| {
+            vec![emit.exact_fma(mode, [x, y, z])]
         })[0]
     }
 
@@ -183,9 +187,9 @@ impl Lower<'_, '_> {
         };
         let mut rest = Quad::new();
         for x in x {
-            let root = self.b.ins().sqrt(x);
-            let minus = self.b.ins().fneg(root);
-            rest.push(self.b.ins().fma(minus, root, x));
+            let root = self.ins().sqrt(x);
+            let minus = self.ins().fneg(root);
+            rest.push(self.ins().fma(minus, root, x));
             exact.near.push(root);
         }
         exact.rest = Rest::Sign(rest);
@@ -198,12 +202,12 @@ impl Lower<'_, '_> {
     }
 
     /// An exact number in f32, in a direction other than to nearest.
-    pub(super) fn directed_f32(&mut self, mode: FloatMode, exact: Exact) -> cl::Value {
+    fn directed_f32(&mut self, mode: FloatMode, exact: Exact) -> cl::Value {
         if mode.round != Round::Rm {
             return self.round_up_or_to_zero(mode, &exact);
         }
         let mut negated =
-            |quad: Quad| -> Quad { quad.into_iter().map(|x| self.b.ins().fneg(x)).collect() };
+            |quad: Quad| -> Quad { quad.into_iter().map(|x| self.ins().fneg(x)).collect() };
         let exact = Exact {
             near: negated(exact.near),
             rest: match exact.rest {
@@ -213,11 +217,11 @@ impl Lower<'_, '_> {
             },
         };
         let rounded = self.round_up_or_to_zero(mode, &exact);
-        self.b.ins().fneg(rounded)
+        self.ins().fneg(rounded)
     }
 
     fn negated_if(&mut self, negate: bool, x: cl::Value) -> cl::Value {
-        if negate { self.b.ins().fneg(x) } else { x }
+        if negate { self.ins().fneg(x) } else { x }
     }
 
     /// Knuth's TwoSum.
@@ -235,7 +239,7 @@ impl Lower<'_, '_> {
             near: x
                 .iter()
                 .zip(y)
-                .map(|(&x, &y)| self.b.ins().fmul(x, y))
+                .map(|(&x, &y)| self.ins().fmul(x, y))
                 .collect(),
             rest: Rest::Nothing,
         }
@@ -247,10 +251,10 @@ impl Lower<'_, '_> {
             .iter()
             .zip(y)
             .map(|(&x, &y)| {
-                let quotient = self.b.ins().fdiv(x, y);
-                let minus = self.b.ins().fneg(quotient);
-                let remainder = self.b.ins().fma(minus, y, x);
-                (quotient, self.b.ins().fmul(remainder, y))
+                let quotient = self.ins().fdiv(x, y);
+                let minus = self.ins().fneg(quotient);
+                let remainder = self.ins().fma(minus, y, x);
+                (quotient, self.ins().fmul(remainder, y))
             })
             .unzip();
         Exact {
@@ -260,16 +264,16 @@ impl Lower<'_, '_> {
     }
 
     /// The exact values of 64-bit integers: one scalar, or the two vectors of a quad.
-    pub(super) fn exact_integer(&mut self, signed: bool, x: &Quad) -> Exact {
+    fn exact_integer(&mut self, signed: bool, x: &Quad) -> Exact {
         let (high, low) = self.integer_halves(signed, x);
         // The high part is zero or the greater one, and so this error is exact.
         let (near, error) = high
             .into_iter()
             .zip(low)
             .map(|(high, low)| {
-                let sum = self.b.ins().fadd(high, low);
-                let part = self.b.ins().fsub(sum, high);
-                (sum, self.b.ins().fsub(low, part))
+                let sum = self.ins().fadd(high, low);
+                let part = self.ins().fsub(sum, high);
+                (sum, self.ins().fsub(low, part))
             })
             .unzip();
         Exact {
@@ -291,27 +295,27 @@ impl Lower<'_, '_> {
         } else {
             let x = self.cast_scalar(x[0], types::I64);
             let high = if signed {
-                self.b.ins().sshr_imm_s(x, 32)
+                self.ins().sshr_imm_s(x, 32)
             } else {
-                self.b.ins().ushr_imm_s(x, 32)
+                self.ins().ushr_imm_s(x, 32)
             };
-            let mask = self.b.ins().iconst(types::I64, 0xffff_ffff);
-            let low = self.b.ins().band(x, mask);
-            let halves = [high, low].map(|half| self.b.ins().fcvt_from_sint(types::F64, half));
+            let mask = self.ins().iconst(types::I64, 0xffff_ffff);
+            let low = self.ins().band(x, mask);
+            let halves = [high, low].map(|half| self.ins().fcvt_from_sint(types::F64, half));
             (Quad::from_elem(halves[0], 1), Quad::from_elem(halves[1], 1))
         };
         let high = high
             .into_iter()
             .map(|high| {
                 let unit = self.float_like(F64, high, 4_294_967_296.0);
-                self.b.ins().fmul(high, unit)
+                self.ins().fmul(high, unit)
             })
             .collect();
         (high, low)
     }
 
     /// The nearest f32.
-    pub(super) fn nearest_f32(&mut self, exact: Exact) -> cl::Value {
+    fn nearest_f32(&mut self, exact: Exact) -> cl::Value {
         let odd = self.rounded_to_odd(exact);
         self.demote(&odd)
     }
@@ -332,9 +336,9 @@ impl Lower<'_, '_> {
     /// f64 to the nearest f32: one scalar, or the two vectors of a quad.
     pub(super) fn demote(&mut self, x: &Quad) -> cl::Value {
         if !self.is_vector(x[0]) {
-            return self.b.ins().fdemote(types::F32, x[0]);
+            return self.ins().fdemote(types::F32, x[0]);
         }
-        let [low, high] = [x[0], x[1]].map(|x| self.b.ins().fvdemote(x));
+        let [low, high] = [x[0], x[1]].map(|x| self.ins().fvdemote(x));
         let both = self.shuffle(
             low,
             high,
@@ -347,14 +351,14 @@ impl Lower<'_, '_> {
     fn minus(&mut self, exact: &Exact, from: &Quad) -> Quad {
         (0..from.len())
             .map(|i| {
-                let difference = self.b.ins().fsub(exact.near[i], from[i]);
+                let difference = self.ins().fsub(exact.near[i], from[i]);
                 match &exact.rest {
                     Rest::Nothing => difference,
                     // A difference that is not zero is greater than the error.
-                    Rest::Error(error) => self.b.ins().fadd(difference, error[i]),
+                    Rest::Error(error) => self.ins().fadd(difference, error[i]),
                     Rest::Sign(sign) => {
                         let zero = self.float_like(F64, difference, 0.0);
-                        let equal = self.b.ins().fcmp(FloatCC::Equal, difference, zero);
+                        let equal = self.ins().fcmp(FloatCC::Equal, difference, zero);
                         self.pick(equal, sign[i], difference)
                     }
                 }
@@ -368,14 +372,14 @@ impl Lower<'_, '_> {
             .iter()
             .map(|&x| {
                 let zero = self.float_like(F64, x, 0.0);
-                self.b.ins().fcmp(cc, x, zero)
+                self.ins().fcmp(cc, x, zero)
             })
             .collect();
         if masks.len() == 2 {
             return self.narrow(masks[0], masks[1]);
         }
-        let word = self.b.ins().uextend(types::I32, masks[0]);
-        self.b.ins().ineg(word)
+        let word = self.ins().uextend(types::I32, masks[0]);
+        self.ins().ineg(word)
     }
 
     /// Toward zero if that is the mode's direction, else up.
@@ -389,10 +393,10 @@ impl Lower<'_, '_> {
         if mode.round == Round::Rz {
             // Beyond is on the side of zero.
             let sides: Quad = (0..back.len())
-                .map(|i| self.b.ins().fmul(beyond[i], back[i]))
+                .map(|i| self.ins().fmul(beyond[i], back[i]))
                 .collect();
             let step = self.mask_of(FloatCC::LessThan, &sides);
-            let rounded = self.b.ins().iadd(bits, step);
+            let rounded = self.ins().iadd(bits, step);
             let rounded = self.as_float(F32, rounded);
             return if mode.ftz {
                 self.flush_bits(rounded)
@@ -401,11 +405,11 @@ impl Lower<'_, '_> {
             };
         }
         let above = self.mask_of(FloatCC::GreaterThan, &beyond);
-        let sign = self.b.ins().sshr_imm_s(bits, 31);
+        let sign = self.ins().sshr_imm_s(bits, 31);
         let one = self.bits_like(F32, bits, 1);
-        let up = self.b.ins().bor(sign, one);
-        let step = self.b.ins().band(above, up);
-        let rounded = self.b.ins().iadd(bits, step);
+        let up = self.ins().bor(sign, one);
+        let step = self.ins().band(above, up);
+        let rounded = self.ins().iadd(bits, step);
         let rounded = self.as_float(F32, rounded);
         if mode.ftz {
             self.flush_rounded_up(exact, rounded)
@@ -429,21 +433,11 @@ impl Lower<'_, '_> {
         let bits = self.as_int(F32, flushed);
         let least = self.bits_like(F32, bits, LEAST);
         // Positive, and no more than the least normal number.
-        let lesser = self.b.ins().umin(bits, least);
-        let small = self.b.ins().icmp(IntCC::Equal, lesser, bits);
-        let kept = self.b.ins().band(above, least);
+        let lesser = self.ins().umin(bits, least);
+        let small = self.ins().icmp(IntCC::Equal, lesser, bits);
+        let kept = self.ins().band(above, least);
         let result = self.pick(small, kept, bits);
         self.as_float(F32, result)
-    }
-
-    /// The high words of four 64-bit lanes.
-    pub(super) fn high_words(&mut self, lo: cl::Value, hi: cl::Value) -> cl::Value {
-        let words = self.shuffle(
-            lo,
-            hi,
-            [4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31],
-        );
-        self.cast_vector(words, types::I32X4)
     }
 
     /// The result of a conversion to f32 in any direction, of f64 numbers or 64-bit integers.
@@ -475,17 +469,17 @@ impl Lower<'_, '_> {
     fn stepped(&mut self, round: Round, near: cl::Value, error: cl::Value) -> cl::Value {
         let bits = self.as_int(F64, near);
         let zero = self.float_like(F64, near, 0.0);
-        let negative = self.b.ins().sshr_imm_s(bits, 63);
+        let negative = self.ins().sshr_imm_s(bits, 63);
         let one = self.bits_like(F64, near, 1);
-        let upward = self.b.ins().bor(negative, one);
+        let upward = self.ins().bor(negative, one);
         let (side, moved) = match round {
-            Round::Rp => (self.b.ins().fneg(error), self.b.ins().iadd(bits, upward)),
-            Round::Rm => (error, self.b.ins().isub(bits, upward)),
+            Round::Rp => (self.ins().fneg(error), self.ins().iadd(bits, upward)),
+            Round::Rm => (error, self.ins().isub(bits, upward)),
             Round::Rz | Round::Rn | Round::Rna => {
-                (self.b.ins().fmul(near, error), self.b.ins().isub(bits, one))
+                (self.ins().fmul(near, error), self.ins().isub(bits, one))
             }
         };
-        let is_beyond = self.b.ins().fcmp(FloatCC::LessThan, side, zero);
+        let is_beyond = self.ins().fcmp(FloatCC::LessThan, side, zero);
         self.pick(is_beyond, moved, bits)
     }
 

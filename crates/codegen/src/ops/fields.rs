@@ -3,19 +3,16 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
-use ptxjit_ir::{self as ir, FloatFmt, IntBinaryOp, IntTernaryOp, IntUnaryOp, Type};
-use ptxjit_vectorize::Variability;
+use ptxjit_ir::{FloatFmt, IntBinaryOp, IntTernaryOp, IntUnaryOp, Type};
 
-use super::Lower;
-use super::pure::Quad;
-use super::values::int_type;
+use super::{Emitter, Quad, int_type, vector_type};
 
 const F32: FloatFmt = FloatFmt::F32;
 
-impl Lower<'_, '_> {
+impl Emitter<'_> {
     /// Shifts by per-lane counts, up to 32 bits wide.
     #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass shifts")]
-    pub(super) fn vector_shift_each(
+    pub(crate) fn vector_shift_each(
         &mut self,
         op: IntBinaryOp,
         ty: Type,
@@ -27,25 +24,25 @@ impl Lower<'_, '_> {
             return None;
         }
         let most = self.lane_word(x, 31);
-        let clamped = self.b.ins().umin(count, most);
-        let inside = self.b.ins().icmp(IntCC::Equal, clamped, count);
+        let clamped = self.ins().umin(count, most);
+        let inside = self.ins().icmp(IntCC::Equal, clamped, count);
         let shifted = match op {
             IntBinaryOp::Shl => {
                 let factor = self.power_of_two(clamped);
-                let product = self.b.ins().imul(x, factor);
-                self.b.ins().band(product, inside)
+                let product = self.ins().imul(x, factor);
+                self.ins().band(product, inside)
             }
             IntBinaryOp::Sshr => {
                 let x = self.lanes_signed_or_same(ty, x);
                 // Of a negative number the complement is shifted.
-                let sign = self.b.ins().sshr_imm_s(x, 31);
-                let complemented = self.b.ins().bxor(x, sign);
+                let sign = self.ins().sshr_imm_s(x, 31);
+                let complemented = self.ins().bxor(x, sign);
                 let shifted = self.shift_down_each(complemented, clamped);
-                self.b.ins().bxor(shifted, sign)
+                self.ins().bxor(shifted, sign)
             }
             _ => {
                 let shifted = self.shift_down_each(x, clamped);
-                self.b.ins().band(shifted, inside)
+                self.ins().band(shifted, inside)
             }
         };
         Some(self.lanes_masked(ty, shifted))
@@ -61,36 +58,26 @@ impl Lower<'_, '_> {
 
     /// 2^n for lanes from 0 to 31: a float's exponent, converted back.
     fn power_of_two(&mut self, n: cl::Value) -> cl::Value {
-        let exponent = self.b.ins().ishl_imm_s(n, 23);
+        let exponent = self.ins().ishl_imm_s(n, 23);
         let one = self.lane_word(n, 1f32.to_bits());
-        let power = self.b.ins().iadd(exponent, one);
+        let power = self.ins().iadd(exponent, one);
         let power = self.as_float(F32, power);
-        self.b.ins().x86_cvtt2dq(types::I32X4, power)
+        self.ins().x86_cvtt2dq(types::I32X4, power)
     }
 
     /// `x >> n` as the bits of `x * 2^(31 - n)` from 31 on.
     fn shift_down_each(&mut self, x: cl::Value, n: cl::Value) -> cl::Value {
         let most = self.lane_word(x, 31);
-        let up = self.b.ins().isub(most, n);
+        let up = self.ins().isub(most, n);
         let factor = self.power_of_two(up);
         let [low, high] = self
             .wide_products(false, x, factor)
-            .map(|product| self.b.ins().ushr_imm_s(product, 31));
+            .map(|product| self.ins().ushr_imm_s(product, 31));
         self.narrow(low, high)
     }
 
-    /// Two counts, both as scalars if they are uniform, else both as lanes.
-    fn counts(&mut self, a: ir::Value, b: ir::Value, q: usize) -> [cl::Value; 2] {
-        if self.plan.variability[a] == Variability::Uniform
-            && self.plan.variability[b] == Variability::Uniform
-        {
-            return [self.scalar(a), self.scalar(b)];
-        }
-        [self.quad(a, q)[0], self.quad(b, q)[0]]
-    }
-
     /// Shifts 32-bit lanes by a scalar count or by lanes of counts, clamped as PTX does.
-    fn shift_words(
+    pub(crate) fn shift_words(
         &mut self,
         op: IntBinaryOp,
         x: cl::Value,
@@ -99,95 +86,25 @@ impl Lower<'_, '_> {
         if self.is_vector(count) {
             return self.vector_shift_each(op, Type::B32, x, count);
         }
-        let most = self.b.ins().iconst(types::I32, 31);
-        let clamped = self.b.ins().umin(count, most);
+        let most = self.ins().iconst(types::I32, 31);
+        let clamped = self.ins().umin(count, most);
         if op == IntBinaryOp::Sshr {
-            return Some(self.b.ins().sshr(x, clamped));
+            return Some(self.ins().sshr(x, clamped));
         }
         let shifted = if op == IntBinaryOp::Shl {
-            self.b.ins().ishl(x, clamped)
+            self.ins().ishl(x, clamped)
         } else {
-            self.b.ins().ushr(x, clamped)
+            self.ins().ushr(x, clamped)
         };
-        let inside = self.b.ins().icmp_imm_s(IntCC::UnsignedLessThan, count, 32);
+        let inside = self.ins().icmp_imm_s(IntCC::UnsignedLessThan, count, 32);
         let zero = self.vconst(Type::B32, 0);
-        Some(self.b.ins().select(inside, shifted, zero))
-    }
-
-    /// Funnel shifts by any count.
-    pub(super) fn vector_funnel(
-        &mut self,
-        left: bool,
-        [a, b, c]: [ir::Value; 3],
-        q: usize,
-    ) -> Option<cl::Value> {
-        let (lo, hi) = (self.quad(a, q)[0], self.quad(b, q)[0]);
-        let [count, _] = self.counts(c, c, q);
-        let width = self.lane_word(count, 32);
-        let count = self.b.ins().umin(count, width);
-        let rest = self.b.ins().isub(width, count);
-        let (up, down) = if left { (count, rest) } else { (rest, count) };
-        let high = self.shift_words(IntBinaryOp::Shl, hi, up)?;
-        let low = self.shift_words(IntBinaryOp::Ushr, lo, down)?;
-        Some(self.b.ins().bor(high, low))
-    }
-
-    /// Bit field extraction from 32-bit lanes at any position and length.
-    pub(super) fn vector_bfe_any(
-        &mut self,
-        signed: bool,
-        [a, pos, len]: [ir::Value; 3],
-        q: usize,
-    ) -> Option<cl::Value> {
-        let x = self.quad(a, q)[0];
-        let [pos, len] = self.counts(pos, len, q).map(|count| {
-            let mask = self.lane_word(count, 255);
-            self.b.ins().band(count, mask)
-        });
-        if !signed {
-            let shifted = self.shift_words(IntBinaryOp::Ushr, x, pos)?;
-            let above = self.bits_from(x, len)?;
-            return Some(self.b.ins().band_not(shifted, above));
-        }
-        let width = self.lane_word(len, 32);
-        let end = self.b.ins().iadd(pos, len);
-        let end = self.b.ins().umin(end, width);
-        let up = self.b.ins().isub(width, end);
-        let down = self.b.ins().iadd(up, pos);
-        let top = self.shift_words(IntBinaryOp::Shl, x, up)?;
-        let field = self.shift_words(IntBinaryOp::Sshr, top, down)?;
-        let none = self.lane_word(len, 0);
-        let is_none = self.b.ins().icmp(IntCC::Equal, len, none);
-        let zero = self.vconst(Type::B32, 0);
-        Some(if self.is_vector(len) {
-            self.pick(is_none, zero, field)
-        } else {
-            self.b.ins().select(is_none, zero, field)
-        })
+        Some(self.ins().select(inside, shifted, zero))
     }
 
     /// The bits of a word from a place on.
-    fn bits_from(&mut self, like: cl::Value, count: cl::Value) -> Option<cl::Value> {
+    pub(crate) fn bits_from(&mut self, like: cl::Value, count: cl::Value) -> Option<cl::Value> {
         let all = self.lane_word(like, u32::MAX);
         self.shift_words(IntBinaryOp::Shl, all, count)
-    }
-
-    /// Bit field insertion into 32-bit lanes at any position and length.
-    pub(super) fn vector_bfi_any(
-        &mut self,
-        [a, b, pos, len]: [ir::Value; 4],
-        q: usize,
-    ) -> Option<cl::Value> {
-        let (field, into) = (self.quad(a, q)[0], self.quad(b, q)[0]);
-        let [pos, len] = self.counts(pos, len, q).map(|count| {
-            let mask = self.lane_word(count, 255);
-            self.b.ins().band(count, mask)
-        });
-        let above = self.bits_from(field, len)?;
-        let ones = self.b.ins().bnot(above);
-        let mask = self.shift_words(IntBinaryOp::Shl, ones, pos)?;
-        let placed = self.shift_words(IntBinaryOp::Shl, field, pos)?;
-        Some(self.b.ins().bitselect(mask, placed, into))
     }
 
     /// Population count, leading zeros, bit reversal.
@@ -211,15 +128,15 @@ impl Lower<'_, '_> {
                 one(if ty == Type::B32 {
                     zeros
                 } else {
-                    self.b.ins().isub(zeros, unused)
+                    self.ins().isub(zeros, unused)
                 })
             }
             (IntUnaryOp::Clz, Type::B64) => {
                 let (low, high) = (self.narrow(x[0], x[1]), self.high_words(x[0], x[1]));
                 let (low, high) = (self.clz_words(low), self.clz_words(high));
                 let word = self.lane_word(high, 32);
-                let beyond = self.b.ins().iadd(low, word);
-                let is_clear = self.b.ins().icmp(IntCC::Equal, high, word);
+                let beyond = self.ins().iadd(low, word);
+                let is_clear = self.ins().icmp(IntCC::Equal, high, word);
                 one(self.pick(is_clear, beyond, high))
             }
             (IntUnaryOp::Brev, Type::B32 | Type::B64) => {
@@ -229,35 +146,35 @@ impl Lower<'_, '_> {
         }
     }
 
-    pub(super) fn popc_lanes(&mut self, x: cl::Value, bits: i64) -> cl::Value {
-        let ty = self.b.func.dfg.value_type(x);
+    pub(crate) fn popc_lanes(&mut self, x: cl::Value, bits: i64) -> cl::Value {
+        let ty = self.func.dfg.value_type(x);
         let bytes = self.cast_vector(x, types::I8X16);
-        let counts = self.b.ins().popcnt(bytes);
+        let counts = self.ins().popcnt(bytes);
         let mut sum = self.cast_vector(counts, ty);
         let mut step = 8;
         while step < bits {
-            let next = self.b.ins().ushr_imm_s(sum, step);
-            sum = self.b.ins().iadd(sum, next);
+            let next = self.ins().ushr_imm_s(sum, step);
+            sum = self.ins().iadd(sum, next);
             step *= 2;
         }
         let mask = self.vconst(if bits == 64 { Type::B64 } else { Type::B32 }, 0x7f);
-        self.b.ins().band(sum, mask)
+        self.ins().band(sum, mask)
     }
 
     /// By the exponent of the integer as a float. The second bit from the top is cleared, so that
     /// nothing rounds up to the next power of two.
     fn clz_words(&mut self, x: cl::Value) -> cl::Value {
-        let half = self.b.ins().ushr_imm_s(x, 1);
-        let top = self.b.ins().band_not(x, half);
-        let float = self.b.ins().fcvt_from_sint(types::F32X4, top);
+        let half = self.ins().ushr_imm_s(x, 1);
+        let top = self.ins().band_not(x, half);
+        let float = self.ins().fcvt_from_sint(types::F32X4, top);
         let bits = self.as_int(F32, float);
-        let exponent = self.b.ins().ushr_imm_s(bits, 23);
+        let exponent = self.ins().ushr_imm_s(bits, 23);
         let bias = self.lane_word(x, 127 + 31);
-        let zeros = self.b.ins().isub(bias, exponent);
+        let zeros = self.ins().isub(bias, exponent);
         let (least, most) = (self.lane_word(x, 0), self.lane_word(x, 32));
         // Of zero the exponent is 0; of a negative number the sign bit makes it large.
-        let zeros = self.b.ins().smin(zeros, most);
-        self.b.ins().smax(zeros, least)
+        let zeros = self.ins().smin(zeros, most);
+        self.ins().smax(zeros, least)
     }
 
     fn reverse_bits(&mut self, ty: Type, x: cl::Value) -> cl::Value {
@@ -266,22 +183,22 @@ impl Lower<'_, '_> {
         let high_table = self.vconst_bytes(types::I8X16, &nibbles.map(|n| n << 4));
         let mask = self.vconst_bytes(types::I8X16, &[15; 16]);
         let bytes = self.cast_vector(x, types::I8X16);
-        let low = self.b.ins().band(bytes, mask);
-        let up = self.b.ins().ushr_imm_s(x, 4);
+        let low = self.ins().band(bytes, mask);
+        let up = self.ins().ushr_imm_s(x, 4);
         let up = self.cast_vector(up, types::I8X16);
-        let high = self.b.ins().band(up, mask);
-        let high_result = self.b.ins().swizzle(high_table, low);
-        let low_result = self.b.ins().swizzle(low_table, high);
-        let reversed = self.b.ins().bor(high_result, low_result);
+        let high = self.ins().band(up, mask);
+        let high_result = self.ins().swizzle(high_table, low);
+        let low_result = self.ins().swizzle(low_table, high);
+        let reversed = self.ins().bor(high_result, low_result);
         let size = ty.bytes() as u8;
         let order: [u8; 16] =
             std::array::from_fn(|i| i as u8 / size * size + size - 1 - i as u8 % size);
         let result = self.shuffle(reversed, reversed, order);
-        self.cast_vector(result, super::values::vector_type(ty))
+        self.cast_vector(result, vector_type(ty))
     }
 
     /// Bit field extraction at a position and length known here.
-    pub(super) fn vector_bfe(
+    pub(crate) fn vector_bfe(
         &mut self,
         signed: bool,
         ty: Type,
@@ -303,19 +220,19 @@ impl Lower<'_, '_> {
                 let top = if up == 0 {
                     x
                 } else {
-                    self.b.ins().ishl_imm_s(x, up as i64)
+                    self.ins().ishl_imm_s(x, up as i64)
                 };
                 if signed {
-                    self.b.ins().sshr_imm_s(top, down as i64)
+                    self.ins().sshr_imm_s(top, down as i64)
                 } else {
-                    self.b.ins().ushr_imm_s(top, down as i64)
+                    self.ins().ushr_imm_s(top, down as i64)
                 }
             })
             .collect()
     }
 
     /// Bit field insertion at a position and length known here.
-    pub(super) fn vector_bfi(
+    pub(crate) fn vector_bfi(
         &mut self,
         ty: Type,
         field: Quad,
@@ -334,33 +251,33 @@ impl Lower<'_, '_> {
             .into_iter()
             .zip(into)
             .map(|(field, into)| {
-                let placed = self.b.ins().ishl_imm_s(field, pos as i64);
-                let differ = self.b.ins().bxor(placed, into);
-                let taken = self.b.ins().band(differ, mask);
-                self.b.ins().bxor(taken, into)
+                let placed = self.ins().ishl_imm_s(field, pos as i64);
+                let differ = self.ins().bxor(placed, into);
+                let taken = self.ins().band(differ, mask);
+                self.ins().bxor(taken, into)
             })
             .collect()
     }
 
     /// `bfi` of scalars.
-    pub(super) fn scalar_bfi(&mut self, ty: Type, args: &[cl::Value]) -> cl::Value {
+    pub(crate) fn scalar_bfi(&mut self, ty: Type, args: &[cl::Value]) -> cl::Value {
         let clif = int_type(ty);
         let (field, into) = (
             self.cast_scalar(args[0], clif),
             self.cast_scalar(args[1], clif),
         );
         let (pos, len) = (
-            self.b.ins().band_imm_s(args[2], 255),
-            self.b.ins().band_imm_s(args[3], 255),
+            self.ins().band_imm_s(args[2], 255),
+            self.ins().band_imm_s(args[3], 255),
         );
-        let all = self.b.ins().iconst(clif, -1);
+        let all = self.ins().iconst(clif, -1);
         let above = self.scalar_shift(IntBinaryOp::Shl, ty, all, len);
-        let ones = self.b.ins().bnot(above);
+        let ones = self.ins().bnot(above);
         let mask = self.scalar_shift(IntBinaryOp::Shl, ty, ones, pos);
         let placed = self.scalar_shift(IntBinaryOp::Shl, ty, field, pos);
-        let taken = self.b.ins().band(placed, mask);
-        let kept = self.b.ins().band_not(into, mask);
-        self.b.ins().bor(taken, kept)
+        let taken = self.ins().band(placed, mask);
+        let kept = self.ins().band_not(into, mask);
+        self.ins().bor(taken, kept)
     }
 
     /// `bfe` of scalars.
@@ -369,29 +286,29 @@ impl Lower<'_, '_> {
         let bits = i64::from(ty.bits());
         let x = self.cast_scalar(args[0], clif);
         let (pos, len) = (
-            self.b.ins().band_imm_s(args[1], 255),
-            self.b.ins().band_imm_s(args[2], 255),
+            self.ins().band_imm_s(args[1], 255),
+            self.ins().band_imm_s(args[2], 255),
         );
         if !signed {
             let shifted = self.scalar_shift(IntBinaryOp::Ushr, ty, x, pos);
-            let all = self.b.ins().iconst(clif, -1);
+            let all = self.ins().iconst(clif, -1);
             let above = self.scalar_shift(IntBinaryOp::Shl, ty, all, len);
-            return self.b.ins().band_not(shifted, above);
+            return self.ins().band_not(shifted, above);
         }
-        let end = self.b.ins().iadd(pos, len);
-        let width = self.b.ins().iconst(types::I32, bits);
-        let end = self.b.ins().umin(end, width);
-        let up = self.b.ins().isub(width, end);
-        let down = self.b.ins().iadd(up, pos);
+        let end = self.ins().iadd(pos, len);
+        let width = self.ins().iconst(types::I32, bits);
+        let end = self.ins().umin(end, width);
+        let up = self.ins().isub(width, end);
+        let down = self.ins().iadd(up, pos);
         let top = self.scalar_shift(IntBinaryOp::Shl, ty, x, up);
         let field = self.scalar_shift(IntBinaryOp::Sshr, ty, top, down);
-        let zero = self.b.ins().iconst(clif, 0);
-        let some = self.b.ins().icmp_imm_s(IntCC::NotEqual, len, 0);
-        self.b.ins().select(some, field, zero)
+        let zero = self.ins().iconst(clif, 0);
+        let some = self.ins().icmp_imm_s(IntCC::NotEqual, len, 0);
+        self.ins().select(some, field, zero)
     }
 
     /// `prmt` of vectors with selectors known here.
-    pub(super) fn vector_prmt(&mut self, x: cl::Value, y: cl::Value, selectors: u64) -> cl::Value {
+    pub(crate) fn vector_prmt(&mut self, x: cl::Value, y: cl::Value, selectors: u64) -> cl::Value {
         let nibble = |i: usize| (selectors >> (4 * (i % 4)) & 15) as u8;
         let lanes: [u8; 16] = std::array::from_fn(|i| {
             let (pick, word) = (nibble(i) & 7, (i / 4 * 4) as u8);
@@ -406,16 +323,16 @@ impl Lower<'_, '_> {
             return bytes;
         }
         let zero = self.vconst_bytes(types::I8X16, &[0; 16]);
-        let signs = self.b.ins().icmp(IntCC::SignedLessThan, bytes, zero);
+        let signs = self.ins().icmp(IntCC::SignedLessThan, bytes, zero);
         let copied: [u8; 16] = std::array::from_fn(|i| if nibble(i) & 8 != 0 { 0xff } else { 0 });
         let copied = self.vconst_bytes(types::I8X16, &copied);
-        let signs = self.b.ins().band(signs, copied);
-        let plain = self.b.ins().band_not(bytes, copied);
-        self.b.ins().bor(signs, plain)
+        let signs = self.ins().band(signs, copied);
+        let plain = self.ins().band_not(bytes, copied);
+        self.ins().bor(signs, plain)
     }
 
     /// `prmt` of vectors with any selectors.
-    pub(super) fn vector_prmt_any(
+    pub(crate) fn vector_prmt_any(
         &mut self,
         x: cl::Value,
         y: cl::Value,
@@ -424,8 +341,8 @@ impl Lower<'_, '_> {
         // One selector per byte.
         let mut spread = self.and_word(selectors, 0xffff);
         for (shift, mask) in [(8, 0x00ff_00ff), (4, 0x0f0f_0f0f)] {
-            let up = self.b.ins().ishl_imm_s(spread, shift);
-            let both = self.b.ins().bor(spread, up);
+            let up = self.ins().ishl_imm_s(spread, shift);
+            let both = self.ins().bor(spread, up);
             spread = self.and_word(both, mask);
         }
         // The eight bytes of two lanes side by side; indices of the other two lanes lie outside and
@@ -446,48 +363,48 @@ impl Lower<'_, '_> {
         for (half, first) in [(low, 0u8), (high, 16)] {
             let base: [u8; 16] = std::array::from_fn(|i| (i as u8 / 4 * 8).wrapping_sub(first));
             let base = self.vconst_bytes(types::I8X16, &base);
-            let at = self.b.ins().iadd(places, base);
-            let picked = self.b.ins().swizzle(half, at);
+            let at = self.ins().iadd(places, base);
+            let picked = self.ins().swizzle(half, at);
             bytes = Some(match bytes {
                 None => picked,
-                Some(other) => self.b.ins().bor(other, picked),
+                Some(other) => self.ins().bor(other, picked),
             });
         }
         let bytes = bytes.expect("there are two halves");
         let zero = self.vconst_bytes(types::I8X16, &[0; 16]);
-        let signs = self.b.ins().icmp(IntCC::SignedLessThan, bytes, zero);
+        let signs = self.ins().icmp(IntCC::SignedLessThan, bytes, zero);
         let most = self.vconst_bytes(types::I8X16, &[7; 16]);
         let spread = self.cast_vector(spread, types::I8X16);
-        let copies = self.b.ins().icmp(IntCC::SignedGreaterThan, spread, most);
-        self.b.ins().bitselect(copies, signs, bytes)
+        let copies = self.ins().icmp(IntCC::SignedGreaterThan, spread, most);
+        self.ins().bitselect(copies, signs, bytes)
     }
 
     pub(super) fn and_word(&mut self, x: cl::Value, mask: u32) -> cl::Value {
         let mask = self.lane_word(x, mask);
-        self.b.ins().band(x, mask)
+        self.ins().band(x, mask)
     }
 
     /// `prmt` of scalars.
     pub(super) fn scalar_prmt(&mut self, args: &[cl::Value]) -> cl::Value {
         let [x, y, selectors] =
             [args[0], args[1], args[2]].map(|arg| self.cast_scalar(arg, types::I32));
-        let low = self.b.ins().uextend(types::I64, x);
-        let high = self.b.ins().uextend(types::I64, y);
-        let high = self.b.ins().ishl_imm_s(high, 32);
-        let bytes = self.b.ins().bor(low, high);
-        let mut result = self.b.ins().iconst(types::I32, 0);
+        let low = self.ins().uextend(types::I64, x);
+        let high = self.ins().uextend(types::I64, y);
+        let high = self.ins().ishl_imm_s(high, 32);
+        let bytes = self.ins().bor(low, high);
+        let mut result = self.ins().iconst(types::I32, 0);
         for i in 0..4 {
-            let selector = self.b.ins().ushr_imm_s(selectors, 4 * i);
-            let count = self.b.ins().ishl_imm_s(selector, 3);
-            let count = self.b.ins().band_imm_s(count, 56);
-            let byte = self.b.ins().ushr(bytes, count);
-            let byte = self.b.ins().ireduce(types::I8, byte);
-            let sign = self.b.ins().sshr_imm_s(byte, 7);
-            let copy = self.b.ins().band_imm_s(selector, 8);
-            let byte = self.b.ins().select(copy, sign, byte);
-            let byte = self.b.ins().uextend(types::I32, byte);
-            let placed = self.b.ins().ishl_imm_s(byte, 8 * i);
-            result = self.b.ins().bor(result, placed);
+            let selector = self.ins().ushr_imm_s(selectors, 4 * i);
+            let count = self.ins().ishl_imm_s(selector, 3);
+            let count = self.ins().band_imm_s(count, 56);
+            let byte = self.ins().ushr(bytes, count);
+            let byte = self.ins().ireduce(types::I8, byte);
+            let sign = self.ins().sshr_imm_s(byte, 7);
+            let copy = self.ins().band_imm_s(selector, 8);
+            let byte = self.ins().select(copy, sign, byte);
+            let byte = self.ins().uextend(types::I32, byte);
+            let placed = self.ins().ishl_imm_s(byte, 8 * i);
+            result = self.ins().bor(result, placed);
         }
         result
     }
@@ -498,17 +415,17 @@ impl Lower<'_, '_> {
         let top = if up == 0 {
             x
         } else {
-            self.b.ins().ishl_imm_s(x, up)
+            self.ins().ishl_imm_s(x, up)
         };
         if signed {
-            self.b.ins().sshr_imm_s(top, 32 - bits)
+            self.ins().sshr_imm_s(top, 32 - bits)
         } else {
-            self.b.ins().ushr_imm_s(top, 32 - bits)
+            self.ins().ushr_imm_s(top, 32 - bits)
         }
     }
 
     /// `dp4a` and `dp2a`, scalar or vector; none for other ops.
-    pub(super) fn dot_product(
+    pub(crate) fn dot_product(
         &mut self,
         op: IntTernaryOp,
         [x, y, sum]: [cl::Value; 3],
@@ -541,8 +458,8 @@ impl Lower<'_, '_> {
         for idx in 0..n {
             let left = self.word_part(x_signed, x, 32 / n, idx);
             let right = self.word_part(y_signed, y, 8, first + idx);
-            let product = self.b.ins().imul(left, right);
-            sum = self.b.ins().iadd(sum, product);
+            let product = self.ins().imul(left, right);
+            sum = self.ins().iadd(sum, product);
         }
         Some(sum)
     }
@@ -561,19 +478,19 @@ impl Lower<'_, '_> {
                 let word = self.cast_vector(word, types::I16X8);
                 let top = match is_odd {
                     true => word,
-                    false => self.b.ins().ishl_imm_s(word, 8),
+                    false => self.ins().ishl_imm_s(word, 8),
                 };
                 match is_signed {
-                    true => self.b.ins().sshr_imm_s(top, 8),
-                    false => self.b.ins().ushr_imm_s(top, 8),
+                    true => self.ins().sshr_imm_s(top, 8),
+                    false => self.ins().ushr_imm_s(top, 8),
                 }
             };
             let (x, y) = (halves(words[0], signed[0]), halves(words[1], signed[1]));
-            let low = [x, y].map(|half| self.b.ins().swiden_low(half));
-            let high = [x, y].map(|half| self.b.ins().swiden_high(half));
-            let [low, high] = [low, high].map(|[x, y]| self.b.ins().imul(x, y));
-            let pairs = self.b.ins().iadd_pairwise(low, high);
-            sum = self.b.ins().iadd(sum, pairs);
+            let low = [x, y].map(|half| self.ins().swiden_low(half));
+            let high = [x, y].map(|half| self.ins().swiden_high(half));
+            let [low, high] = [low, high].map(|[x, y]| self.ins().imul(x, y));
+            let pairs = self.ins().iadd_pairwise(low, high);
+            sum = self.ins().iadd(sum, pairs);
         }
         sum
     }

@@ -14,11 +14,11 @@ use ptxjit_ir::eval::approx::{
 use ptxjit_ir::{self as ir, FloatFmt, FloatMode, FloatUnaryOp, InstData, Type};
 use smallvec::SmallVec;
 
-use super::Lower;
+use super::Emitter;
 
 const F32: FloatFmt = FloatFmt::F32;
 
-impl Lower<'_, '_> {
+impl Emitter<'_> {
     /// One of the five functions of this file; `x` is an f32 or a vector of them.
     pub(super) fn approx_f32(
         &mut self,
@@ -61,7 +61,7 @@ impl Lower<'_, '_> {
         let mut sum = self.float_like(F32, x, highest);
         for &coefficient in rest {
             let coefficient = self.float_like(F32, x, coefficient);
-            sum = self.b.ins().fma(sum, x, coefficient);
+            sum = self.ins().fma(sum, x, coefficient);
         }
         sum
     }
@@ -69,25 +69,25 @@ impl Lower<'_, '_> {
     /// The integer nearest to `x`, as a float and in the low bits of an integer.
     fn split_int(&mut self, x: cl::Value) -> (cl::Value, cl::Value) {
         let big = self.float_like(F32, x, ROUND_TO_INT);
-        let sum = self.b.ins().fadd(x, big);
+        let sum = self.ins().fadd(x, big);
         let bits = self.as_int(F32, sum);
-        (self.b.ins().fsub(sum, big), bits)
+        (self.ins().fsub(sum, big), bits)
     }
 
     /// `x` where `cond` holds (a comparison of such values), else +0.
-    pub(super) fn keep_if(&mut self, cond: cl::Value, x: cl::Value) -> cl::Value {
+    fn keep_if(&mut self, cond: cl::Value, x: cl::Value) -> cl::Value {
         if self.is_vector(x) {
             let (mask, bits) = (self.as_int(F32, cond), self.as_int(F32, x));
-            let kept = self.b.ins().band(mask, bits);
+            let kept = self.ins().band(mask, bits);
             return self.as_float(F32, kept);
         }
         let zero = self.float_like(F32, x, 0.0);
-        self.b.ins().select(cond, x, zero)
+        self.ins().select(cond, x, zero)
     }
 
     /// `y`, a NaN where `x` is one.
     fn nan_from(&mut self, x: cl::Value, y: cl::Value) -> cl::Value {
-        let nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
+        let nan = self.ins().fcmp(FloatCC::Unordered, x, x);
         self.pick(nan, x, y)
     }
 
@@ -96,18 +96,18 @@ impl Lower<'_, '_> {
         // A NaN goes through as 128 and comes back in the end.
         let bits = self.as_int(F32, x);
         let most = self.bits_like(F32, x, u64::from(128f32.to_bits()));
-        let clamped = self.b.ins().smin(bits, most);
+        let clamped = self.ins().smin(bits, most);
         let clamped = self.as_float(F32, clamped);
         let (whole, count) = self.split_int(clamped);
-        let part = self.b.ins().fsub(clamped, whole);
+        let part = self.ins().fsub(clamped, whole);
         let power = self.polynomial(part, &EX2);
         let power = self.as_int(F32, power);
         // Of 2^128 this makes an infinity.
-        let up = self.b.ins().ishl_imm_s(count, 23);
-        let scaled = self.b.ins().iadd(power, up);
+        let up = self.ins().ishl_imm_s(count, 23);
+        let scaled = self.ins().iadd(power, up);
         let scaled = self.as_float(F32, scaled);
         let least = self.float_like(F32, x, -126.0);
-        let normal = self.b.ins().fcmp(FloatCC::GreaterThanOrEqual, x, least);
+        let normal = self.ins().fcmp(FloatCC::GreaterThanOrEqual, x, least);
         let y = self.keep_if(normal, scaled);
         self.nan_from(x, y)
     }
@@ -115,18 +115,18 @@ impl Lower<'_, '_> {
     /// 2^x with subnormal results.
     fn ex2_subnormal(&mut self, x: cl::Value) -> cl::Value {
         let least = self.float_like(F32, x, -126.0);
-        let small = self.b.ins().fcmp(FloatCC::LessThan, x, least);
+        let small = self.ins().fcmp(FloatCC::LessThan, x, least);
         let shift = self.float_like(F32, x, 64.0);
         let shift = self.keep_if(small, shift);
         // Exact where it is not zero: it takes x nearer to zero.
-        let x = self.b.ins().fadd(x, shift);
+        let x = self.ins().fadd(x, shift);
         let y = self.ex2(x);
         let (one, back) = (
             self.float_like(F32, x, 1.0),
             self.float_like(F32, x, 2f64.powi(-64)),
         );
         let back = self.pick(small, back, one);
-        self.b.ins().fmul(y, back)
+        self.ins().fmul(y, back)
     }
 
     /// log2(x): absolute error 2^-22.8 in (0.5, 2), relative error 2^-23 elsewhere.
@@ -134,12 +134,12 @@ impl Lower<'_, '_> {
         let zero = self.float_like(F32, x, 0.0);
         let small = (!ftz).then(|| {
             let least = self.float_like(F32, x, f64::from(f32::MIN_POSITIVE));
-            self.b.ins().fcmp(FloatCC::LessThan, x, least)
+            self.ins().fcmp(FloatCC::LessThan, x, least)
         });
         let normal = match small {
             Some(small) => {
                 let up = self.float_like(F32, x, 2f64.powi(24));
-                let scaled = self.b.ins().fmul(x, up);
+                let scaled = self.ins().fmul(x, up);
                 self.pick(small, scaled, x)
             }
             None => x,
@@ -152,39 +152,39 @@ impl Lower<'_, '_> {
             u64::from(core::f32::consts::FRAC_1_SQRT_2.to_bits()),
         );
         let bits = self.as_int(F32, normal);
-        let above = self.b.ins().isub(bits, root);
-        let exponent = self.b.ins().sshr_imm_s(above, 23);
+        let above = self.ins().isub(bits, root);
+        let exponent = self.ins().sshr_imm_s(above, 23);
         let exponent = self.int_to_float(exponent);
         let exponent = match small {
             Some(small) => {
                 let down = self.float_like(F32, x, 24.0);
                 let down = self.keep_if(small, down);
-                self.b.ins().fsub(exponent, down)
+                self.ins().fsub(exponent, down)
             }
             None => exponent,
         };
         let mask = self.bits_like(F32, x, 0x007f_ffff);
-        let significand = self.b.ins().band(above, mask);
-        let significand = self.b.ins().iadd(significand, root);
+        let significand = self.ins().band(above, mask);
+        let significand = self.ins().iadd(significand, root);
         let significand = self.as_float(F32, significand);
         let one = self.float_like(F32, x, 1.0);
-        let part = self.b.ins().fsub(significand, one);
+        let part = self.ins().fsub(significand, one);
         let factor = self.polynomial(part, &LG2);
-        let y = self.b.ins().fma(part, factor, exponent);
+        let y = self.ins().fma(part, factor, exponent);
         self.lg2_special(x, y, zero)
     }
 
     /// Infinity for itself, -infinity for zeros, NaN for what is not positive otherwise.
     fn lg2_special(&mut self, x: cl::Value, y: cl::Value, zero: cl::Value) -> cl::Value {
         let infinity = self.float_like(F32, x, f64::INFINITY);
-        let below = self.b.ins().fcmp(FloatCC::LessThan, x, infinity);
+        let below = self.ins().fcmp(FloatCC::LessThan, x, infinity);
         // Here NaN is not below either.
         let y = self.pick(below, y, x);
         let nan = self.float_like(F32, x, f64::NAN);
-        let negative = self.b.ins().fcmp(FloatCC::LessThan, x, zero);
+        let negative = self.ins().fcmp(FloatCC::LessThan, x, zero);
         let y = self.pick(negative, nan, y);
         let minus = self.float_like(F32, x, f64::NEG_INFINITY);
-        let none = self.b.ins().fcmp(FloatCC::Equal, x, zero);
+        let none = self.ins().fcmp(FloatCC::Equal, x, zero);
         self.pick(none, minus, y)
     }
 
@@ -195,49 +195,48 @@ impl Lower<'_, '_> {
         } else {
             types::F32
         };
-        self.b.ins().fcvt_from_sint(ty, x)
+        self.ins().fcvt_from_sint(ty, x)
     }
 
     /// sin or cos: absolute error 2^-22. Arguments of many turns of the circle are rare, and
     /// evaluated by a call.
     fn sin_cos(&mut self, op: FloatUnaryOp, x: cl::Value) -> cl::Value {
-        let magnitude = self.b.ins().fabs(x);
+        let magnitude = self.ins().fabs(x);
         let limit = self.float_like(F32, x, f64::from(MANY_TURNS));
         let is_large = self
-            .b
             .ins()
             .fcmp(FloatCC::GreaterThanOrEqual, magnitude, limit);
         let large = if self.is_vector(x) {
-            self.b.ins().vany_true(is_large)
+            self.ins().vany_true(is_large)
         } else {
             is_large
         };
         let (near, far, done) = (
-            self.b.create_block(),
-            self.b.create_block(),
-            self.b.create_block(),
+            self.create_block(),
+            self.create_block(),
+            self.create_block(),
         );
-        let ty = self.b.func.dfg.value_type(x);
-        let result = self.b.append_block_param(done, ty);
-        self.b.set_cold_block(far);
-        self.b.ins().brif(large, far, &[], near, &[]);
+        let ty = self.func.dfg.value_type(x);
+        let result = self.append_block_param(done, ty);
+        self.set_cold_block(far);
+        self.ins().brif(large, far, &[], near, &[]);
 
         // The result of the other lanes must not depend on their neighbors.
-        self.b.switch_to_block(far);
+        self.switch_to_block(far);
         let mut y = self.evaluate(op, x);
         if self.is_vector(x) {
             let others = self.sin_cos_near(op == FloatUnaryOp::CosApprox, x);
             let (y_bits, others) = (self.as_int(F32, y), self.as_int(F32, others));
-            let bits = self.b.ins().bitselect(is_large, y_bits, others);
+            let bits = self.ins().bitselect(is_large, y_bits, others);
             y = self.as_float(F32, bits);
         }
-        self.b.ins().jump(done, &[y.into()]);
+        self.ins().jump(done, &[y.into()]);
 
-        self.b.switch_to_block(near);
+        self.switch_to_block(near);
         let y = self.sin_cos_near(op == FloatUnaryOp::CosApprox, x);
-        self.b.ins().jump(done, &[y.into()]);
+        self.ins().jump(done, &[y.into()]);
 
-        self.b.switch_to_block(done);
+        self.switch_to_block(done);
         result
     }
 
@@ -257,7 +256,7 @@ impl Lower<'_, '_> {
         let bits = self.as_int(F32, x);
         let lanes: SmallVec<[cl::Value; 4]> = (0..4)
             .map(|lane| {
-                let lane = self.b.ins().extractlane(bits, lane);
+                let lane = self.ins().extractlane(bits, lane);
                 self.evaluated(&data, &[lane])
             })
             .collect();
@@ -273,14 +272,14 @@ impl Lower<'_, '_> {
         // tangents come from.
         let half = self.float_like(F32, x, 0.5);
         let sum = if cos {
-            let sum = self.b.ins().fma(x, per_turn, half);
-            self.b.ins().fadd(sum, big)
+            let sum = self.ins().fma(x, per_turn, half);
+            self.ins().fadd(sum, big)
         } else {
-            self.b.ins().fma(x, per_turn, big)
+            self.ins().fma(x, per_turn, big)
         };
-        let turns = self.b.ins().fsub(sum, big);
+        let turns = self.ins().fsub(sum, big);
         let turns = if cos {
-            self.b.ins().fsub(turns, half)
+            self.ins().fsub(turns, half)
         } else {
             turns
         };
@@ -288,16 +287,16 @@ impl Lower<'_, '_> {
             self.float_like(F32, x, -f64::from(PI_HIGH)),
             self.float_like(F32, x, -PI_LOW),
         );
-        let angle = self.b.ins().fma(turns, high, x);
-        let angle = self.b.ins().fma(turns, low, angle);
-        let square = self.b.ins().fmul(angle, angle);
+        let angle = self.ins().fma(turns, high, x);
+        let angle = self.ins().fma(turns, low, angle);
+        let square = self.ins().fmul(angle, angle);
         // A factor, so that -0 stays -0.
         let factor = self.polynomial(square, &SIN);
-        let y = self.b.ins().fmul(factor, angle);
+        let y = self.ins().fmul(factor, angle);
         // Odd half turns change the sign.
         let (sum, y) = (self.as_int(F32, sum), self.as_int(F32, y));
-        let sign = self.b.ins().ishl_imm_s(sum, 31);
-        let y = self.b.ins().bxor(y, sign);
+        let sign = self.ins().ishl_imm_s(sum, 31);
+        let y = self.ins().bxor(y, sign);
         self.as_float(F32, y)
     }
 
@@ -305,24 +304,23 @@ impl Lower<'_, '_> {
     fn tanh(&mut self, x: cl::Value) -> cl::Value {
         let bits = self.as_int(F32, x);
         let magnitude_mask = self.bits_like(F32, x, 0x7fff_ffff);
-        let magnitude = self.b.ins().band(bits, magnitude_mask);
-        let sign = self.b.ins().bxor(bits, magnitude);
+        let magnitude = self.ins().band(bits, magnitude_mask);
+        let sign = self.ins().bxor(bits, magnitude);
         let most = self.bits_like(F32, x, u64::from(TANH_ONE.to_bits()));
-        let clamped = self.b.ins().smin(magnitude, most);
+        let clamped = self.ins().smin(magnitude, most);
         let clamped = self.as_float(F32, clamped);
-        let square = self.b.ins().fmul(clamped, clamped);
+        let square = self.ins().fmul(clamped, clamped);
         let over = self.polynomial(square, &TANH_P);
         let under = self.polynomial(square, &TANH_Q);
-        let ratio = self.b.ins().fdiv(over, under);
-        let y = self.b.ins().fmul(ratio, clamped);
+        let ratio = self.ins().fdiv(over, under);
+        let y = self.ins().fmul(ratio, clamped);
         let y = self.as_int(F32, y);
         let one = self.bits_like(F32, x, u64::from(1f32.to_bits()));
         let large = self
-            .b
             .ins()
             .icmp(IntCC::SignedGreaterThanOrEqual, magnitude, most);
         let y = self.pick(large, one, y);
-        let y = self.b.ins().bor(y, sign);
+        let y = self.ins().bor(y, sign);
         let y = self.as_float(F32, y);
         self.nan_from(x, y)
     }

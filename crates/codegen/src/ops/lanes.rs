@@ -1,0 +1,206 @@
+//! Integer ops on vectors: 32-bit lanes, where narrow integers are zero-extended, and 64-bit lanes.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self as cl, InstBuilder};
+use ptxjit_ir::{CompareOp, IntBinaryOp, IntUnaryOp, ResizeOp, Type};
+
+use super::{Emitter, Quad, condition};
+
+fn is_signed(op: CompareOp) -> bool {
+    match op {
+        CompareOp::Slt | CompareOp::Sle | CompareOp::Sgt | CompareOp::Sge => true,
+        CompareOp::Eq
+        | CompareOp::Ne
+        | CompareOp::Ult
+        | CompareOp::Ule
+        | CompareOp::Ugt
+        | CompareOp::Uge => false,
+    }
+}
+
+fn signed_condition(op: CompareOp) -> IntCC {
+    match op {
+        CompareOp::Ult => IntCC::SignedLessThan,
+        CompareOp::Ule => IntCC::SignedLessThanOrEqual,
+        CompareOp::Ugt => IntCC::SignedGreaterThan,
+        CompareOp::Uge => IntCC::SignedGreaterThanOrEqual,
+        CompareOp::Eq
+        | CompareOp::Ne
+        | CompareOp::Slt
+        | CompareOp::Sle
+        | CompareOp::Sgt
+        | CompareOp::Sge => condition(op),
+    }
+}
+
+impl Emitter<'_> {
+    /// Sign-extends narrow lanes in place.
+    pub(crate) fn lanes_signed(&mut self, ty: Type, x: cl::Value) -> cl::Value {
+        let shift = 32 - i64::from(ty.bits());
+        let up = self.ins().ishl_imm_s(x, shift);
+        self.ins().sshr_imm_s(up, shift)
+    }
+
+    /// Clears the bits that an op left above a narrow type's width.
+    pub(crate) fn lanes_masked(&mut self, ty: Type, x: cl::Value) -> cl::Value {
+        match ty {
+            Type::B8 | Type::B16 => {
+                let mask = self.vconst(Type::B32, ty.mask());
+                self.ins().band(x, mask)
+            }
+            Type::B1 | Type::B32 | Type::B64 => x,
+        }
+    }
+
+    pub(crate) fn vector_int_unary(&mut self, op: IntUnaryOp, ty: Type, x: Quad) -> Option<Quad> {
+        let narrow = matches!(ty, Type::B8 | Type::B16);
+        match op {
+            IntUnaryOp::Not | IntUnaryOp::Neg => Some(
+                x.into_iter()
+                    .map(|x| {
+                        let y = if op == IntUnaryOp::Not {
+                            self.ins().bnot(x)
+                        } else {
+                            self.ins().ineg(x)
+                        };
+                        self.lanes_masked(ty, y)
+                    })
+                    .collect(),
+            ),
+            IntUnaryOp::Abs if narrow => {
+                let signed = self.lanes_signed(ty, x[0]);
+                let abs = self.ins().iabs(signed);
+                Some(Quad::from_elem(self.lanes_masked(ty, abs), 1))
+            }
+            IntUnaryOp::Abs => Some(x.into_iter().map(|x| self.ins().iabs(x)).collect()),
+            IntUnaryOp::Popc | IntUnaryOp::Clz | IntUnaryOp::Brev => self.vector_count(op, ty, &x),
+        }
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others have longer forms")]
+    pub(crate) fn vector_simple(
+        &mut self,
+        op: IntBinaryOp,
+        ty: Type,
+        x: cl::Value,
+        y: cl::Value,
+    ) -> Option<cl::Value> {
+        let signed_narrow = matches!(ty, Type::B8 | Type::B16)
+            && matches!(op, IntBinaryOp::Smin | IntBinaryOp::Smax);
+        let (x, y) = if signed_narrow {
+            (self.lanes_signed(ty, x), self.lanes_signed(ty, y))
+        } else {
+            (x, y)
+        };
+        let z = match op {
+            IntBinaryOp::Add => self.ins().iadd(x, y),
+            IntBinaryOp::Sub => self.ins().isub(x, y),
+            IntBinaryOp::Mul => self.ins().imul(x, y),
+            IntBinaryOp::And => return Some(self.ins().band(x, y)),
+            IntBinaryOp::Or => return Some(self.ins().bor(x, y)),
+            IntBinaryOp::Xor => return Some(self.ins().bxor(x, y)),
+            IntBinaryOp::Smin | IntBinaryOp::Smax | IntBinaryOp::Umin | IntBinaryOp::Umax
+                if ty == Type::B64 =>
+            {
+                let cc = match op {
+                    IntBinaryOp::Smin => IntCC::SignedLessThan,
+                    IntBinaryOp::Smax => IntCC::SignedGreaterThan,
+                    IntBinaryOp::Umin => IntCC::UnsignedLessThan,
+                    _ => IntCC::UnsignedGreaterThan,
+                };
+                let pick = self.ins().icmp(cc, x, y);
+                self.ins().blendv(pick, x, y)
+            }
+            IntBinaryOp::Smin => self.ins().smin(x, y),
+            IntBinaryOp::Smax => self.ins().smax(x, y),
+            IntBinaryOp::Umin => self.ins().umin(x, y),
+            IntBinaryOp::Umax => self.ins().umax(x, y),
+            _ => return None,
+        };
+        Some(self.lanes_masked(ty, z))
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass shifts")]
+    pub(crate) fn shift_lanes(
+        &mut self,
+        op: IntBinaryOp,
+        ty: Type,
+        x: cl::Value,
+        count: cl::Value,
+    ) -> cl::Value {
+        match op {
+            IntBinaryOp::Shl => {
+                let y = self.ins().ishl(x, count);
+                self.lanes_masked(ty, y)
+            }
+            IntBinaryOp::Sshr => {
+                let x = if matches!(ty, Type::B8 | Type::B16) {
+                    self.lanes_signed(ty, x)
+                } else {
+                    x
+                };
+                let y = self.ins().sshr(x, count);
+                self.lanes_masked(ty, y)
+            }
+            _ => self.ins().ushr(x, count),
+        }
+    }
+
+    pub(crate) fn vector_resize(&mut self, op: ResizeOp, from: Type, to: Type, x: Quad) -> Quad {
+        if from == Type::B64 {
+            let low = self.narrow(x[0], x[1]);
+            return self.vector_resize(op, Type::B32, to, Quad::from_elem(low, 1));
+        }
+        let x = x[0];
+        let lanes = match (op, from) {
+            (ResizeOp::Trunc, _) if to == Type::B1 => {
+                let up = self.ins().ishl_imm_s(x, 31);
+                self.ins().sshr_imm_s(up, 31)
+            }
+            (ResizeOp::Trunc, _) => self.lanes_masked(to, x),
+            (ResizeOp::Uext, Type::B1) => self.ins().ushr_imm_s(x, 31),
+            (ResizeOp::Uext, _) => x,
+            (ResizeOp::Sext, Type::B1 | Type::B32) => self.if_narrow_masked(to, x),
+            (ResizeOp::Sext, _) => {
+                let signed = self.lanes_signed(from, x);
+                self.if_narrow_masked(to, signed)
+            }
+        };
+        if to != Type::B64 {
+            return Quad::from_elem(lanes, 1);
+        }
+        if op == ResizeOp::Sext {
+            [self.ins().swiden_low(lanes), self.ins().swiden_high(lanes)]
+                .into_iter()
+                .collect()
+        } else {
+            [self.ins().uwiden_low(lanes), self.ins().uwiden_high(lanes)]
+                .into_iter()
+                .collect()
+        }
+    }
+
+    fn if_narrow_masked(&mut self, to: Type, x: cl::Value) -> cl::Value {
+        self.lanes_masked(to, x)
+    }
+
+    pub(crate) fn vector_compare(&mut self, op: CompareOp, ty: Type, x: Quad, y: Quad) -> Quad {
+        let cc = condition(op);
+        let mask = match ty {
+            Type::B64 => {
+                let lo = self.ins().icmp(cc, x[0], y[0]);
+                let hi = self.ins().icmp(cc, x[1], y[1]);
+                self.narrow(lo, hi)
+            }
+            Type::B8 | Type::B16 if is_signed(op) => {
+                let (x, y) = (self.lanes_signed(ty, x[0]), self.lanes_signed(ty, y[0]));
+                self.ins().icmp(cc, x, y)
+            }
+            // Zero-extended lanes are not negative: the signed comparison, which is cheaper, gives
+            // the same.
+            Type::B8 | Type::B16 => self.ins().icmp(signed_condition(op), x[0], y[0]),
+            Type::B1 | Type::B32 => self.ins().icmp(cc, x[0], y[0]),
+        };
+        Quad::from_elem(mask, 1)
+    }
+}

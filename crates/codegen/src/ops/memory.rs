@@ -1,0 +1,357 @@
+//! Loads and stores at addresses that were tested, and how their words become vectors of lanes.
+
+use crate::slots::lane_bytes;
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use ptxjit_ir::Type;
+use smallvec::{SmallVec, smallvec};
+
+use super::{Emitter, Parts, vector_type};
+
+/// Device accesses may fault, and nothing is known about their alignment.
+pub(crate) fn device() -> MemFlagsData {
+    MemFlagsData::new()
+}
+
+/// Bytes of the vectors that hold two lanes each at this stride, if such vectors exist.
+pub(crate) fn small_stride_width(ty: Type, stride: i64) -> Option<i64> {
+    let (size, step) = (i64::from(ty.bytes()), stride.abs());
+    let span = 3 * step + size;
+    let fits = |width: &i64| step + size <= *width && *width <= span;
+    [4, 8, 16].into_iter().find(fits).filter(|_| step >= size)
+}
+
+/// Pages are at least that large.
+const LEAST_PAGE: i64 = 4096;
+
+impl Emitter<'_> {
+    /// A lane's element of a buffer.
+    pub(crate) fn load_lane(
+        &mut self,
+        buf: cl::Value,
+        lane: cl::Value,
+        ty: cl::Type,
+        bytes: u32,
+    ) -> cl::Value {
+        let at = self
+            .ins()
+            .ishl_imm_s(lane, i64::from(bytes.trailing_zeros()));
+        let at = self.ins().iadd(buf, at);
+        self.ins().load(ty, MemFlagsData::trusted(), at, 0)
+    }
+
+    /// Sets a lane's element of a buffer.
+    pub(crate) fn store_lane(&mut self, buf: cl::Value, lane: cl::Value, ty: Type, x: cl::Value) {
+        let wide = self.lane_scalar(ty, x);
+        let at = self
+            .ins()
+            .ishl_imm_s(lane, i64::from(lane_bytes(ty).trailing_zeros()));
+        let at = self.ins().iadd(buf, at);
+        self.ins().store(MemFlagsData::trusted(), wide, at, 0);
+    }
+
+    /// All lanes of a buffer.
+    pub(crate) fn load_buffer(&mut self, buf: cl::Value, ty: Type) -> Parts {
+        (0..self.n_parts(ty))
+            .map(|i| {
+                self.ins()
+                    .load(vector_type(ty), MemFlagsData::trusted(), buf, 16 * i as i32)
+            })
+            .collect()
+    }
+
+    /// First and second words of the pairs in two vectors.
+    pub(crate) fn unzip(&mut self, ty: Type, x: cl::Value, y: cl::Value) -> [cl::Value; 2] {
+        let lanes = if ty == Type::B64 {
+            [[0, 1, 4, 5], [2, 3, 6, 7]]
+        } else {
+            [[0, 2, 4, 6], [1, 3, 5, 7]]
+        };
+        lanes.map(|lanes| {
+            let words = self.shuffle32(x, y, lanes);
+            self.cast_vector(words, vector_type(ty))
+        })
+    }
+
+    /// Pairs of the words in two vectors.
+    pub(crate) fn zip(&mut self, ty: Type, x: cl::Value, y: cl::Value) -> [cl::Value; 2] {
+        let lanes = if ty == Type::B64 {
+            [[0, 1, 4, 5], [2, 3, 6, 7]]
+        } else {
+            [[0, 4, 1, 5], [2, 6, 3, 7]]
+        };
+        lanes.map(|lanes| self.shuffle32(x, y, lanes))
+    }
+
+    /// The lowest lane as a float, which needs no instruction.
+    pub(crate) fn first_float(&mut self, vector: cl::Type, part: cl::Value) -> cl::Value {
+        let part = self.cast_vector(part, vector);
+        self.ins().extractlane(part, 0)
+    }
+
+    /// One of the two words of a vector.
+    pub(crate) fn pick64(&mut self, part: cl::Value, half: usize) -> cl::Value {
+        if half == 0 {
+            let float = self.first_float(types::F64X2, part);
+            return self.ins().bitcast(types::I64, MemFlagsData::new(), float);
+        }
+        let part = self.cast_vector(part, types::I64X2);
+        self.ins().extractlane(part, half as u8)
+    }
+
+    /// A stride so small that a vector holds two lanes: one vector from the first lane on and one
+    /// up to the last hold a quad, and nothing behind it.
+    pub(crate) fn load_small_stride(
+        &mut self,
+        ty: Type,
+        at: cl::Value,
+        stride: i64,
+        offset: i32,
+    ) -> Vec<cl::Value> {
+        let (size, step) = (i64::from(ty.bytes()), stride.abs());
+        let width = small_stride_width(ty, stride).unwrap_or_else(|| unreachable!("asked before"));
+        let rest = 3 * step + size - width;
+        // Where lane `k` of a quad lies in the two vectors.
+        let place = |k: usize| {
+            let nth = if stride < 0 { 3 - k } else { k } as i64;
+            (nth * step + if nth < 2 { 0 } else { 16 - rest }) as u8
+        };
+        let bytes = std::array::from_fn(|i| place(i / 4) + (i % 4) as u8 % size as u8);
+        let mut parts = Vec::new();
+        for q in 0..self.quads() {
+            let lowest = if stride < 0 { 4 * q + 3 } else { 4 * q };
+            let (at, offset) = self.strided_lane(at, stride, lowest, offset);
+            let first = self.load_vector(width, at, offset);
+            let last = match rest {
+                0 => first,
+                _ => {
+                    let (at, offset) = self.strided_lane(at, rest, 1, offset);
+                    self.load_vector(width, at, offset)
+                }
+            };
+            let picked = self.shuffle(first, last, bytes);
+            let picked = self.cast_vector(picked, types::I32X4);
+            parts.push(if ty == Type::B32 {
+                picked
+            } else {
+                self.low_bits(picked, ty)
+            });
+        }
+        parts
+    }
+
+    /// This many bytes, at the start of a vector.
+    fn load_vector(&mut self, bytes: i64, at: cl::Value, offset: i32) -> cl::Value {
+        let (word, vector) = match bytes {
+            4 => (types::I32, types::I32X4),
+            8 => (types::I64, types::I64X2),
+            _ => return self.ins().load(types::I32X4, device(), at, offset),
+        };
+        let word = self.ins().load(word, device(), at, offset);
+        self.ins().scalar_to_vector(vector, word)
+    }
+
+    pub(crate) fn load_bytes(&mut self, at: cl::Value, offset: i32) -> cl::Value {
+        let word = self.load_vector(4, at, offset);
+        let bytes = self.cast_vector(word, types::I8X16);
+        let halves = self.ins().uwiden_low(bytes);
+        self.ins().uwiden_low(halves)
+    }
+
+    /// Picks 32-bit lanes of two vectors: 0 to 3 from the first, 4 to 7 from the second.
+    pub(crate) fn shuffle32(&mut self, a: cl::Value, b: cl::Value, lanes: [u8; 4]) -> cl::Value {
+        let mut bytes = [0; 16];
+        for (i, byte) in bytes.iter_mut().enumerate() {
+            *byte = lanes[i / 4] * 4 + (i % 4) as u8;
+        }
+        let picked = self.shuffle(a, b, bytes);
+        self.cast_vector(picked, types::I32X4)
+    }
+
+    /// Rows of four words to columns, and back.
+    pub(crate) fn transpose4(&mut self, rows: [cl::Value; 4]) -> [cl::Value; 4] {
+        let [a, b, c, d] = rows;
+        let ab_lo = self.shuffle32(a, b, [0, 4, 1, 5]);
+        let ab_hi = self.shuffle32(a, b, [2, 6, 3, 7]);
+        let cd_lo = self.shuffle32(c, d, [0, 4, 1, 5]);
+        let cd_hi = self.shuffle32(c, d, [2, 6, 3, 7]);
+        [
+            self.shuffle32(ab_lo, cd_lo, [0, 1, 4, 5]),
+            self.shuffle32(ab_lo, cd_lo, [2, 3, 6, 7]),
+            self.shuffle32(ab_hi, cd_hi, [0, 1, 4, 5]),
+            self.shuffle32(ab_hi, cd_hi, [2, 3, 6, 7]),
+        ]
+    }
+
+    pub(crate) fn load_rows4(&mut self, at: cl::Value, offset: i32) -> Vec<cl::Value> {
+        let mut columns = vec![Vec::new(); 4];
+        for q in 0..self.quads() {
+            let row = |emit: &mut Self, i: usize| {
+                emit.ins().load(
+                    types::I32X4,
+                    device(),
+                    at,
+                    offset + (64 * q + 16 * i) as i32,
+                )
+            };
+            let rows = [row(self, 0), row(self, 1), row(self, 2), row(self, 3)];
+            for (column, part) in columns.iter_mut().zip(self.transpose4(rows)) {
+                column.push(part);
+            }
+        }
+        columns.concat()
+    }
+
+    pub(crate) fn load_rows2(&mut self, ty: Type, at: cl::Value, offset: i32) -> Vec<cl::Value> {
+        let mut columns = vec![Vec::new(); 2];
+        for part in 0..self.n_parts(ty) {
+            let x = self
+                .ins()
+                .load(vector_type(ty), device(), at, offset + 32 * part as i32);
+            let y = self.ins().load(
+                vector_type(ty),
+                device(),
+                at,
+                offset + 32 * part as i32 + 16,
+            );
+            let [even, odd] = self.unzip(ty, x, y);
+            columns[0].push(even);
+            columns[1].push(odd);
+        }
+        columns.concat()
+    }
+
+    /// A lane's address as base and immediate where it fits.
+    pub(crate) fn strided_lane(
+        &mut self,
+        at: cl::Value,
+        stride: i64,
+        lane: usize,
+        offset: i32,
+    ) -> (cl::Value, i32) {
+        match i32::try_from(stride * lane as i64 + i64::from(offset)) {
+            Ok(offset) => (at, offset),
+            Err(_) => (self.ins().iadd_imm_s(at, stride * lane as i64), offset),
+        }
+    }
+
+    /// Whether all lanes access one page, which is mapped if one lane may access it.
+    pub(crate) fn in_one_page(&mut self, at: cl::Value, stride: i64, offset: i32) -> cl::Value {
+        let first = self.ins().iadd_imm_s(at, i64::from(offset));
+        let lanes = self.lanes;
+        let last = self.ins().iadd_imm_s(first, stride * lanes as i64 - 1);
+        let differ = self.ins().bxor(first, last);
+        self.ins()
+            .icmp_imm_u(IntCC::UnsignedLessThan, differ, LEAST_PAGE)
+    }
+    /// Words of quads that begin at `firsts`.
+    pub(crate) fn load_quads(
+        &mut self,
+        n: usize,
+        ty: Type,
+        firsts: &[cl::Value],
+        offset: i32,
+    ) -> Vec<cl::Value> {
+        let mut columns = vec![Vec::new(); n];
+        for &at in firsts {
+            let mut vector = |nth: i32| {
+                self.ins()
+                    .load(vector_type(ty), device(), at, offset + 16 * nth)
+            };
+            match (ty, n) {
+                (Type::B32, 2) => {
+                    let (x, y) = (vector(0), vector(1));
+                    let transposed = self.unzip(ty, x, y);
+                    for (column, part) in columns.iter_mut().zip(transposed) {
+                        column.push(part);
+                    }
+                }
+                (Type::B64, _) => columns[0].extend([vector(0), vector(1)]),
+                _ => columns[0].push(vector(0)),
+            }
+        }
+        columns.concat()
+    }
+
+    /// The mirror of `load_quads`.
+    pub(crate) fn store_quads(
+        &mut self,
+        parts: &[Parts],
+        ty: Type,
+        firsts: &[cl::Value],
+        offset: i32,
+    ) {
+        for (q, &at) in firsts.iter().enumerate() {
+            let vectors = match (ty, parts) {
+                (Type::B32, [a, b]) => self.zip(ty, a[q], b[q]).to_vec(),
+                (Type::B64, [parts]) => parts[2 * q..2 * q + 2].to_vec(),
+                _ => vec![parts[0][q]],
+            };
+            for (nth, vector) in vectors.into_iter().enumerate() {
+                self.ins()
+                    .store(device(), vector, at, offset + 16 * nth as i32);
+            }
+        }
+    }
+
+    /// The interleaved words of the lanes of a part.
+    pub(crate) fn interleaved(
+        &mut self,
+        ty: Type,
+        parts: &[Parts],
+        i: usize,
+    ) -> SmallVec<[cl::Value; 4]> {
+        match parts {
+            [a] => smallvec![a[i]],
+            [a, b] => SmallVec::from_slice(&self.zip(ty, a[i], b[i])),
+            [a, b, c, d] => self.transpose4([a[i], b[i], c[i], d[i]]).into(),
+            _ => unreachable!("these have no rows"),
+        }
+    }
+
+    /// Packs the low bytes of 32-bit lanes: as many quads as fill a vector, or one at a time.
+    pub(crate) fn store_narrow(&mut self, parts: &Parts, ty: Type, at: cl::Value, offset: i32) {
+        let per = (4 / ty.bytes()) as usize;
+        if parts.len().is_multiple_of(per) {
+            for (i, quads) in parts.chunks(per).enumerate() {
+                let packed = self.narrowed_quads(quads, ty);
+                self.ins()
+                    .store(device(), packed, at, offset + 16 * i as i32);
+            }
+            return;
+        }
+        for (q, &part) in parts.iter().enumerate() {
+            if ty == Type::B8 {
+                let packed = self.shuffle(
+                    part,
+                    part,
+                    [0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12],
+                );
+                let packed = self.cast_vector(packed, types::I32X4);
+                let word = self.ins().extractlane(packed, 0);
+                self.ins().store(device(), word, at, offset + 4 * q as i32);
+            } else {
+                let packed = self.shuffle(
+                    part,
+                    part,
+                    [0, 1, 4, 5, 8, 9, 12, 13, 0, 1, 4, 5, 8, 9, 12, 13],
+                );
+                let packed = self.cast_vector(packed, types::I64X2);
+                let word = self.ins().extractlane(packed, 0);
+                self.ins().store(device(), word, at, offset + 8 * q as i32);
+            }
+        }
+    }
+
+    /// The low bytes of the lanes of quads, which fill one vector.
+    fn narrowed_quads(&mut self, quads: &[cl::Value], ty: Type) -> cl::Value {
+        let mut parts: Parts = quads.iter().map(|&part| self.low_bits(part, ty)).collect();
+        while parts.len() > 1 {
+            parts = parts
+                .chunks(2)
+                .map(|pair| self.ins().unarrow(pair[0], pair[1]))
+                .collect();
+        }
+        parts[0]
+    }
+}

@@ -1,0 +1,156 @@
+//! Packed sub-word vectors, whose lanes have no more than their type's width.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use ptxjit_ir::{IntBinaryOp, Type};
+
+use super::{Emitter, Lanes, Parts};
+
+/// A vector with lanes of a narrow type.
+pub(crate) fn subword_type(ty: Type) -> cl::Type {
+    match ty {
+        Type::B8 => types::I8X16,
+        Type::B16 => types::I16X8,
+        Type::B1 | Type::B32 | Type::B64 => unreachable!("lanes of words are never tight"),
+    }
+}
+
+impl Emitter<'_> {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass no others")]
+    pub(crate) fn subword_binary(
+        &mut self,
+        op: IntBinaryOp,
+        x: cl::Value,
+        y: cl::Value,
+    ) -> cl::Value {
+        match op {
+            IntBinaryOp::Add => self.ins().iadd(x, y),
+            IntBinaryOp::Sub => self.ins().isub(x, y),
+            IntBinaryOp::Mul => self.ins().imul(x, y),
+            IntBinaryOp::And => self.ins().band(x, y),
+            IntBinaryOp::Or => self.ins().bor(x, y),
+            IntBinaryOp::Xor => self.ins().bxor(x, y),
+            IntBinaryOp::Smin => self.ins().smin(x, y),
+            IntBinaryOp::Smax => self.ins().smax(x, y),
+            IntBinaryOp::Umin => self.ins().umin(x, y),
+            IntBinaryOp::Umax => self.ins().umax(x, y),
+            other => unreachable!("{other} has no tight form"),
+        }
+    }
+
+    pub(crate) fn subword_blend(
+        &mut self,
+        mask: cl::Value,
+        x: cl::Value,
+        y: cl::Value,
+    ) -> cl::Value {
+        let ty = self.func.dfg.value_type(x);
+        let [mask, x, y] = [mask, x, y].map(|part| self.cast_vector(part, types::I8X16));
+        let blend = self.ins().blendv(mask, x, y);
+        self.cast_vector(blend, ty)
+    }
+
+    pub(crate) fn lane_width(&self, parts: &Parts) -> u32 {
+        self.func.dfg.value_type(parts[0]).lane_bits()
+    }
+
+    pub(crate) fn masks_of_width(&mut self, mut masks: Parts, bits: u32) -> Parts {
+        while self.lane_width(&masks) > bits {
+            masks = masks
+                .chunks(2)
+                .map(|pair| self.ins().snarrow(pair[0], pair[1]))
+                .collect();
+        }
+        while self.lane_width(&masks) < bits {
+            masks = masks
+                .into_iter()
+                .flat_map(|mask| [self.ins().swiden_low(mask), self.ins().swiden_high(mask)])
+                .collect();
+        }
+        masks
+    }
+
+    pub(crate) fn subword_const(&mut self, ty: Type, bits: u64) -> cl::Value {
+        let bytes = if ty == Type::B8 {
+            vec![bits as u8; 16]
+        } else {
+            [bits as u16; 8]
+                .iter()
+                .flat_map(|half| half.to_le_bytes())
+                .collect()
+        };
+        self.vconst_bytes(subword_type(ty), &bytes)
+    }
+
+    /// Number of packed vectors of a narrow value.
+    pub(crate) fn n_packed(&self, ty: Type) -> usize {
+        self.lanes * ty.bytes() as usize / 16
+    }
+
+    /// A narrow value, held as quads or packed already, as packed vectors.
+    pub(crate) fn repacked(&mut self, parts: &[cl::Value], ty: Type) -> Parts {
+        if self.func.dfg.value_type(parts[0]) == subword_type(ty) {
+            return parts.into();
+        }
+        let quads: Parts = parts.iter().map(|&quad| self.low_bits(quad, ty)).collect();
+        self.packed_to(&quads, ty)
+    }
+
+    /// `mask ? new : old` for the parts of a value that is carried packed.
+    pub(crate) fn blend_packed(
+        &mut self,
+        lanes: &Lanes,
+        new: &[cl::Value],
+        old: &[cl::Value],
+    ) -> Parts {
+        let bits = self.func.dfg.value_type(old[0]).lane_bits();
+        let masks = match lanes {
+            Lanes::Bits(set) => self.packed_from_bits(*set, bits),
+            Lanes::Parts(parts) => {
+                let parts = parts
+                    .iter()
+                    .map(|&part| self.cast_vector(part, types::I32X4));
+                let parts = parts.collect();
+                self.masks_of_width(parts, bits)
+            }
+        };
+        (0..old.len())
+            .map(|i| self.subword_blend(masks[i], new[i], old[i]))
+            .collect()
+    }
+
+    /// Bits as lane masks of 8 or 16 bits.
+    fn packed_from_bits(&mut self, set: cl::Value, bits: u32) -> Parts {
+        let per = 128 / bits as usize;
+        let splat = self.ins().splat(types::I32X4, set);
+        let splat = self.cast_vector(splat, types::I8X16);
+        (0..self.lanes / per)
+            .map(|part| {
+                // The byte of each lane's bit, in every byte of the lane.
+                let of_byte = |byte: usize| part * per + byte * 8 / bits as usize;
+                let sources = std::array::from_fn(|byte| (of_byte(byte) / 8) as u8);
+                let own: [u8; 16] = std::array::from_fn(|byte| 1 << (of_byte(byte) % 8));
+                let own = self.vconst_bytes(types::I8X16, &own);
+                let bytes = self.shuffle(splat, splat, sources);
+                let hit = self.ins().band(bytes, own);
+                let masks = self.ins().icmp(IntCC::Equal, hit, own);
+                self.cast_vector(masks, types::I8X16)
+            })
+            .collect()
+    }
+
+    /// Quads of zero-extended lanes as packed vectors.
+    pub(crate) fn packed_to(&mut self, quads: &[cl::Value], ty: Type) -> Parts {
+        let mut parts: Parts = quads
+            .iter()
+            .map(|&quad| self.cast_vector(quad, types::I32X4))
+            .collect();
+        while self.lane_width(&parts) > ty.bits() {
+            parts = parts
+                .chunks(2)
+                .map(|pair| self.ins().unarrow(pair[0], pair[1]))
+                .collect();
+        }
+        parts
+    }
+}
