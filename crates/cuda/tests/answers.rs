@@ -2,7 +2,7 @@
 //! on an H100 with driver 580.159.04 (CUDA 13.0).
 #![expect(unsafe_code, reason = "calls the library as a C program does")]
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr::null_mut;
 
 // Has the library linked.
@@ -30,6 +30,18 @@ unsafe extern "C" {
     fn cuMemcpyHtoD_v2(to: u64, from: *const c_void, size: usize) -> u32;
     fn cuMemcpyDtoH_v2(to: *mut c_void, from: u64, size: usize) -> u32;
     fn cuModuleLoadData(module: *mut u64, image: *const c_void) -> u32;
+    fn cuLibraryLoadData(
+        library: *mut u64,
+        image: *const c_void,
+        keys: *const u32,
+        values: *const u64,
+        n_options: u32,
+        library_keys: *const u32,
+        library_values: *const u64,
+        n_library_options: u32,
+    ) -> u32;
+    fn cuLibraryGetKernel(kernel: *mut u64, library: u64, name: *const c_char) -> u32;
+    fn cuLibraryGetModule(module: *mut u64, library: u64) -> u32;
     fn cuModuleGetFunction(function: *mut u64, module: u64, name: *const c_char) -> u32;
     fn cuModuleGetGlobal_v2(
         to: *mut u64,
@@ -95,6 +107,49 @@ fn load(image: &CStr) -> (u32, u64) {
     // SAFETY: the place for the result is there, and the image ends with a NUL.
     let code = unsafe { cuModuleLoadData(&raw mut module, image.as_ptr().cast()) };
     (code, module)
+}
+
+/// Codes of a library: when it is loaded, when its kernel `k` is asked for, and its module.
+fn load_library(image: &CStr) -> [u32; 3] {
+    let (mut library, mut out) = (0, 0);
+    let image = image.as_ptr().cast();
+    let (none, no_values) = (std::ptr::null(), std::ptr::null());
+    // SAFETY: the places for the results are there, image and name end with a NUL, and there are no
+    // options.
+    unsafe {
+        let to = &raw mut library;
+        let loaded = cuLibraryLoadData(to, image, none, no_values, 0, none, no_values, 0);
+        let kernel = cuLibraryGetKernel(&raw mut out, library, c"k".as_ptr());
+        [loaded, kernel, cuLibraryGetModule(&raw mut out, library)]
+    }
+}
+
+#[test]
+fn modules_without_functions_that_they_use_are_refused() {
+    context();
+    let head = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n";
+    let declared = ".extern .func f();\n";
+    let codes = |text: &str| {
+        let image = CString::new(format!("{head}{text}")).unwrap();
+        (load(&image).0, load_library(&image))
+    };
+    let refused = (INVALID_PTX, [0, INVALID_PTX, INVALID_PTX]);
+    assert_eq!(codes(declared), (0, [0, 0, 0]));
+    for uses in [
+        ".visible .entry uses() { call f; ret; }",
+        // Whether a kernel reaches the call does not matter.
+        ".visible .entry uses() { ret; call f; ret; }",
+        ".visible .func uses() { call f; ret; }",
+        ".func uses() { call f; ret; }",
+        ".visible .entry uses() { .reg .u64 %a; mov.u64 %a, f; ret; }",
+        ".visible .global .u64 uses = f;",
+    ] {
+        assert_eq!(codes(&format!("{declared}{uses}")), refused, "{uses}");
+    }
+    // A prototype of a function that the module does not define is no different.
+    let uses = ".visible .entry uses() { call f; ret; }";
+    assert_eq!(codes(&format!(".func f();\n{uses}")), refused);
+    assert_eq!(codes(&format!(".weak .func f();\n{uses}")), refused);
 }
 
 #[test]

@@ -89,6 +89,12 @@ impl Library {
         })?)
     }
 
+    /// Loading a library is no error if functions are missing; asking for something in it is.
+    fn check_defined(&self) -> Result<()> {
+        let checked = self.engine.check_defined();
+        checked.map_err(|err| error::told(&err))
+    }
+
     fn place_managed(&self) -> Result<()> {
         let mut managed = self.managed.lock();
         if managed.is_none() {
@@ -104,6 +110,7 @@ impl Library {
         if let Some(module) = known.and_then(|&handle| MODULES.get(handle)) {
             return Ok(module);
         }
+        self.check_defined()?;
         self.place_managed()?;
         let engine = self.engine.on_with_managed(context.device.engine()?);
         let module = Module::add(context, engine, Managed::default())?;
@@ -116,6 +123,7 @@ impl Library {
         if let Some(kernel) = kernels.get(name) {
             return Ok(kernel.clone());
         }
+        self.check_defined()?;
         let engine = self.engine.kernel_exact(name);
         let kernel = Kernel {
             handle: KERNELS.reserve()?,

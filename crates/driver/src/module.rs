@@ -46,7 +46,7 @@ pub(crate) fn get(handle: CUmodule) -> Result<Arc<Module>> {
 impl Module {
     /// Loads an image into a context.
     pub(crate) fn load(context: &Context, image: &Image) -> Loaded<Arc<Module>> {
-        let engine = image.load(context.device)?;
+        let engine = image.load_whole(context.device)?;
         let managed = Managed::of(&engine, context.device)?;
         Ok(Module::add(context, engine, managed)?)
     }

@@ -88,6 +88,8 @@ struct Shared {
     key: OnceLock<Key>,
     /// Set when nothing was found wrong.
     is_checked: OnceLock<()>,
+    /// Functions that are used and defined nowhere.
+    undefined: OnceLock<Vec<diag::Diagnostic>>,
 }
 
 /// What is known of a kernel. The module keeps it, so it must not keep the module.
@@ -504,6 +506,21 @@ impl Module {
         }
         let text = Text::Module(self.inner.front.clone());
         Err(Error::Invalid(Diagnostics::new(found, &text)))
+    }
+
+    /// Finds functions that are called, or whose address is taken, and that are defined nowhere:
+    /// drivers do not load such a module. Its kernels that need none of them can be launched all the
+    /// same.
+    pub fn check_defined(&self) -> Result<(), Error> {
+        let front = &self.inner.front;
+        let undefined = &self.inner.shared.undefined;
+        match &undefined.get_or_init(|| front.undefined_functions())[..] {
+            [] => Ok(()),
+            found => {
+                let text = Text::Module(front.clone());
+                Err(Error::Invalid(Diagnostics::new(found.to_vec(), &text)))
+            }
+        }
     }
 
     /// The `.version` of the module, major and minor; of several modules the highest.

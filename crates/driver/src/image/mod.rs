@@ -100,6 +100,14 @@ impl Image {
         self.finish(device, module)
     }
 
+    /// The same for a module of a context, whose functions must be defined: a GPU's driver makes
+    /// machine code of it here, but of a library when something in it is asked for.
+    pub(crate) fn load_whole(&self, device: &Device) -> Loaded<ptxjit::Module> {
+        let module = self.load(device)?;
+        module.check_defined().map_err(|err| self.missing(err))?;
+        Ok(module)
+    }
+
     /// Links the modules, even if there is only one: what they use must be defined. Unlike a loaded
     /// module, the result has nothing on the device.
     pub(crate) fn link(&self, device: &Device) -> Loaded<()> {
@@ -115,13 +123,16 @@ impl Image {
             .modules
             .iter()
             .map(|module| (&module.name, text(module)));
-        ptxjit::link(engine, named).map_err(|err| {
-            let mut refusal = Refusal::from(err);
-            if let Some(why) = &self.left_out {
-                refusal.text = format!("{}\nnote: a part is left out: {why}", refusal.text);
-            }
-            refusal
-        })
+        ptxjit::link(engine, named).map_err(|err| self.missing(err))
+    }
+
+    /// Refuses a module for names that are missing, perhaps because of a part that was left out.
+    fn missing(&self, err: ptxjit::Error) -> Refusal {
+        let mut refusal = Refusal::from(err);
+        if let Some(why) = &self.left_out {
+            refusal.text = format!("{}\nnote: a part is left out: {why}", refusal.text);
+        }
+        refusal
     }
 
     fn finish(&self, device: &Device, module: ptxjit::Module) -> Loaded<ptxjit::Module> {

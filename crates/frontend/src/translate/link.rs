@@ -13,17 +13,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cranelift_entity::EntityRef;
-use ptxjit_ir::{FuncId, RelocTarget, VarId};
+use ptxjit_ir::{FuncId, VarId};
 
 use crate::ast::{self, FunctionKind, Linkage};
 use crate::diag::Diagnostic;
-use crate::parse;
 use crate::source::Span;
 
 use super::layout::Layout;
 use super::module::Module;
-use super::program::{self, Tables};
-use super::{call, function};
+use super::undefined::{self, Item};
 
 /// Binds names across the units of a module.
 pub(super) fn run(module: &mut Module) -> Vec<Diagnostic> {
@@ -38,13 +36,6 @@ pub(super) fn run(module: &mut Module) -> Vec<Diagnostic> {
     }
     linker.report_undefined();
     linker.diagnostics
-}
-
-/// A function or variable of a unit.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Item {
-    Func(FuncId),
-    Var(VarId),
 }
 
 /// What a unit has of a name, the stronger first.
@@ -192,7 +183,7 @@ impl Linker<'_> {
     /// What needs no definition: built-in functions, and dynamic shared memory.
     fn is_provided(&self, name: &str, item: Item) -> bool {
         match item {
-            Item::Func(_) => call::builtin(name).is_some() || program::is_device_runtime(name),
+            Item::Func(_) => undefined::is_provided(name),
             Item::Var(id) => self.module.var(id).is_some_and(|var| var.dynamic_shared),
         }
     }
@@ -293,7 +284,7 @@ impl Linker<'_> {
         if self.undefined.is_empty() {
             return;
         }
-        let uses = self.uses();
+        let uses = undefined::uses(self.module);
         let mut told = BTreeSet::new();
         for &item in &self.undefined {
             let (Some(&span), Some(name)) = (uses.get(&item), self.name(item)) else {
@@ -333,52 +324,6 @@ impl Linker<'_> {
         }
     }
 
-    /// Where functions and variables are first used, in all bodies and initializers.
-    fn uses(&self) -> BTreeMap<Item, Span> {
-        let mut uses = BTreeMap::new();
-        for id in self.module.func_ids() {
-            let Some(range) = self.module.own_ast(id).body else {
-                continue;
-            };
-            // What is wrong in a body is told when it is checked.
-            let Ok(body) = parse::body(&self.module.source, range) else {
-                continue;
-            };
-            let (_, found) = function::translate(self.module, id, &body, &mut Tables::default());
-            for (callee, span) in found.callees {
-                uses.entry(Item::Func(callee)).or_insert(span);
-            }
-            for var in found.vars {
-                self.add_var_use(&mut uses, var);
-            }
-        }
-        for id in self.module.var_ids().filter(|&id| self.module.has_init(id)) {
-            let init = self.module.var_init(id).unwrap_or_default();
-            let span = self.var_span(id);
-            for reloc in init.relocs {
-                match reloc.target {
-                    RelocTarget::Func(func) => {
-                        uses.entry(Item::Func(func)).or_insert(span);
-                    }
-                    RelocTarget::Var(var) => self.add_var_use(&mut uses, var),
-                }
-            }
-        }
-        uses
-    }
-
-    /// The declaration stands for the use: an access to a variable has no single place.
-    fn add_var_use(&self, uses: &mut BTreeMap<Item, Span>, var: VarId) {
-        uses.entry(Item::Var(var))
-            .or_insert_with(|| self.var_span(var));
-    }
-
-    fn var_span(&self, id: VarId) -> Span {
-        let decl = self.module.module_var(id).map(|var| var.decl);
-        let ast = decl.and_then(|decl| self.module.var_ast(decl));
-        ast.map_or(Span::default(), |ast| ast.name.span)
-    }
-
     /// The file with a definition of that name which only its unit knows.
     fn private_definition(&self, item: Item, name: &str) -> Option<&str> {
         let is_other = |found: Item, ast: Option<Span>| (found != item).then_some(ast).flatten();
@@ -393,7 +338,10 @@ impl Linker<'_> {
                 }
                 super::module::Global::Var(id) => {
                     let var = self.module.var(id)?;
-                    is_other(Item::Var(id), (!var.is_extern).then(|| self.var_span(id)))
+                    is_other(
+                        Item::Var(id),
+                        (!var.is_extern).then(|| undefined::var_span(self.module, id)),
+                    )
                 }
                 super::module::Global::Old(_) => None,
             });

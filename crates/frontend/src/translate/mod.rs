@@ -35,6 +35,7 @@ mod program;
 mod scope;
 mod selected;
 mod statements;
+mod undefined;
 
 pub use address::{Addr, AddrBase};
 pub use inst::Inst;

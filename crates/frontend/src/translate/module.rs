@@ -26,7 +26,7 @@ use crate::source::{Position, Source, Span};
 
 use super::layout::{self, Layout};
 use super::program::Extras;
-use super::{init, limits, link, linkage, names, program};
+use super::{init, limits, link, linkage, names, program, undefined};
 
 /// A PTX module, or several as one.
 #[derive(Debug)]
@@ -431,6 +431,12 @@ impl Module {
     /// no finding.
     pub fn check(&self) -> Vec<Diagnostic> {
         program::check(self)
+    }
+
+    /// The functions that are used and defined nowhere, at their first use; `check` does not report
+    /// them.
+    pub fn undefined_functions(&self) -> Vec<Diagnostic> {
+        undefined::functions(self)
     }
 
     /// Line and column of an instruction in the PTX.
