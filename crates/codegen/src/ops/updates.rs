@@ -158,7 +158,7 @@ impl Emitter<'_> {
         self.ins()
             .icmp_imm_u(IntCC::UnsignedGreaterThan, from, INFINITY - LEAST_NORMAL)
     }
-    /// Whether [`Lower::update`] supports it. Where the hardware flushes subnormals, it supports
+    /// Whether [`Emitter::update`] supports it. Where the hardware flushes subnormals, it supports
     /// only additions that have to flush them.
     pub(crate) fn has_update(&self, rmw: Rmw) -> bool {
         match (rmw.op, rmw.fmt) {
@@ -190,7 +190,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The result of [`Lower::raw_update`] in the form that memory holds.
+    /// The result of [`Emitter::raw_update`] in the form that memory holds.
     pub(crate) fn as_seen(&mut self, rmw: Rmw, new: cl::Value) -> cl::Value {
         if (rmw.op, rmw.fmt) != (AtomicOp::Add, AtomicFmt::F32) {
             return new;
