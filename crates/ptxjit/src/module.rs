@@ -509,8 +509,8 @@ impl Module {
     }
 
     /// Finds functions that are called, or whose address is taken, and that are defined nowhere:
-    /// drivers do not load such a module. Its kernels that need none of them can be launched all the
-    /// same.
+    /// drivers do not load such a module. Its kernels that need none of them can be launched all
+    /// the same.
     pub fn check_defined(&self) -> Result<(), Error> {
         let front = &self.inner.front;
         let undefined = &self.inner.shared.undefined;

@@ -6,8 +6,8 @@
 //!
 //! * `values`: values from definition to use; `subword`: those with narrow lanes
 //! * `invariants`: what is computed once per CTA or gang
-//! * `pure`: instructions without effects; `lanes`, `divide`, `rare_cases`: those whose form depends
-//!   on the operands; `runs`: in which order they are emitted
+//! * `pure`: instructions without effects; `lanes`, `divide`, `rare_cases`: those whose form
+//!   depends on the operands; `runs`: in which order they are emitted
 //! * `faults`: how accesses fail
 //! * `memory`, `stores`, `speculated`, `subword_access`, `gathers`, `stubs`: accesses; `address`,
 //!   `bounds`, `exact`, `wrapped_index`: their addresses; `atomics`, `updates`, `cas_loops`,

@@ -1,8 +1,8 @@
-//! What can be emitted without knowing the program: operations on scalars and on vectors of a gang's
-//! lanes, accesses at addresses that were tested, calls of the runtime.
+//! What can be emitted without knowing the program: operations on scalars and on vectors of a
+//! gang's lanes, accesses at addresses that were tested, calls of the runtime.
 //!
-//! [`Emitter`] is Cranelift's builder with these operations. Nothing here reads the IR function, its
-//! plan or the mask of the node; `lower` does, and calls this.
+//! [`Emitter`] is Cranelift's builder with these operations. Nothing here reads the IR function,
+//! its plan or the mask of the node; `lower` does, and calls this.
 //!
 //! * `vectors`: vectors of lanes; `masks`, `subword`: those of predicates and of narrow lanes
 //! * `int`, `lanes`, `divide`, `fields`: integers
@@ -151,8 +151,8 @@ impl<'b> Emitter<'b> {
         params
     }
 
-    /// Goes on in a cold block if `rare`, else to the block that is returned, with the values as its
-    /// parameters.
+    /// Goes on in a cold block if `rare`, else to the block that is returned, with the values as
+    /// its parameters.
     pub(crate) fn begin_rare(
         &mut self,
         rare: cl::Value,

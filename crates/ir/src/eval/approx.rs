@@ -1,6 +1,6 @@
 //! The `.approx` and `.full` ops. Compiled code does the same in vectors, step by step, so that all
 //! engines give the same bits: a change of an order or a constant here is one there
-//! (`lower/math.rs` of the code generator).
+//! (`ops/math.rs` of the code generator).
 //!
 //! f16 and bf16 go by way of f32 and are rounded once more. What has no inline form is computed in
 //! f64 and rounded once. Bounds and special values are those of the tables in "Floating Point
