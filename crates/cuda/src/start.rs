@@ -4,7 +4,7 @@
 use std::ffi::CStr;
 
 use ptxjit_driver::types::{CUresult, HostPtr};
-use ptxjit_driver::{Result, device, host};
+use ptxjit_driver::{Result, device, host, private_table};
 
 use crate::call::{Out, exports};
 use crate::symbols;
@@ -32,9 +32,9 @@ exports! {
     }
 
     /// Tables of functions that NVIDIA's own libraries want. There are none.
-    early cuGetExportTable(table: Out<HostPtr>, _id: HostPtr) {
+    early cuGetExportTable(table: Out<HostPtr>, id: HostPtr) {
         table.put_if_wanted(HostPtr::NULL)?;
-        Err(CUresult::NOT_FOUND)
+        Err(private_table::missing(id))
     }
 
     /// The address of a function, by the rules before CUDA 12.

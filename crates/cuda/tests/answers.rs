@@ -10,6 +10,7 @@ use cuda as _;
 
 unsafe extern "C" {
     fn cuInit(flags: u32) -> u32;
+    fn cuGetExportTable(table: *mut u64, id: *const [u8; 16]) -> u32;
     fn cuMemFree_v2(address: u64) -> u32;
     fn cuDevicePrimaryCtxRetain(context: *mut u64, device: i32) -> u32;
     fn cuCtxSetCurrent(context: u64) -> u32;
@@ -309,4 +310,47 @@ fn a_tensor_map_lies_anywhere() {
     }
     // Larger atoms came with compute capability 10.0.
     assert_eq!(encode(0, 4, &mut room), INVALID_VALUE);
+}
+
+/// The table that NVIDIA's CUDA runtime asks for, and the one that NVRTC and nvJitLink do without.
+const TABLES: [[u8; 16]; 2] = [
+    *b"\x6b\xd5\xfb\x6c\x5b\xf4\xe7\x4a\x89\x87\xd9\x39\x12\xfd\x9d\xf9",
+    *b"\xda\x91\x51\xd3\x3a\xe6\xcc\x41\xa5\xc0\x4f\x26\xd5\x33\xe3\x28",
+];
+
+/// Asks for a table twice, in a process of its own; nothing unless another test has started it.
+#[test]
+fn asks_for_a_private_table() {
+    let Ok(idx) = std::env::var("PTXJIT_TEST_TABLE") else {
+        return;
+    };
+    let id = &TABLES[idx.parse::<usize>().expect("a number")];
+    for _ in 0..2 {
+        let mut table = 1;
+        // SAFETY: the place for the table and the identifier are there.
+        let codes = unsafe { [cuInit(0), cuGetExportTable(&raw mut table, id)] };
+        assert_eq!((codes, table), ([0, NOT_FOUND], 0));
+    }
+}
+
+/// What the process that asks for a table prints on standard error.
+fn told_of_table(idx: usize, quiet: &str) -> String {
+    let program = std::env::current_exe().expect("a test has a path");
+    let output = std::process::Command::new(program)
+        .args(["--exact", "asks_for_a_private_table", "--nocapture"])
+        .env("PTXJIT_TEST_TABLE", idx.to_string())
+        .env("PTXJIT_QUIET", quiet)
+        .output()
+        .expect("the test can be started again");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_program_with_nvidias_runtime_is_told_so_once() {
+    let told = told_of_table(0, "0");
+    assert_eq!(told.matches("nvcc -cudart shared").count(), 1, "{told}");
+    for silent in [told_of_table(0, "1"), told_of_table(1, "0")] {
+        assert!(!silent.contains("ptxjit:"), "{silent}");
+    }
 }

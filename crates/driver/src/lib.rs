@@ -40,6 +40,7 @@ pub mod module;
 mod names;
 pub mod occupancy;
 pub mod peer;
+pub mod private_table;
 pub mod ptx_run;
 pub mod report;
 pub mod settings;
