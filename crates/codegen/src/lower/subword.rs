@@ -235,6 +235,10 @@ impl Lower<'_, '_> {
             let parts = self.mask_parts(pred);
             return self.b.bits_of(&parts);
         };
+        if let [mask] = masks[..] {
+            // Eight lanes of 16 bits: there is no second vector to narrow the masks with.
+            return self.b.ins().vhigh_bits(types::I32, mask);
+        }
         let bytes = self.b.masks_of_width(masks, 8);
         let mut parts = bytes.into_iter();
         let first = parts.next().expect("there are lanes");
