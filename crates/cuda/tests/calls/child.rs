@@ -147,7 +147,8 @@ extern "C" fn shared_memory_of(threads: i32) -> usize {
     threads as usize * 16
 }
 
-fn find(name: &str) -> &'static Signature {
+/// The function with this name.
+pub(crate) fn find(name: &str) -> &'static Signature {
     let found = signatures::all().find(|signature| signature.name == name);
     found.unwrap_or_else(|| panic!("{name} is exported"))
 }
@@ -268,7 +269,7 @@ fn call(
 
 /// Calls a function with arguments in C's order: numbers and floats each fill registers of their
 /// own, and a function does not look at arguments that it does not have.
-fn invoke(signature: &Signature, words: &[u64], floats: &[f32]) -> u32 {
+pub(crate) fn invoke(signature: &Signature, words: &[u64], floats: &[f32]) -> u32 {
     let mut all = [0; 16];
     all[..words.len()].copy_from_slice(words);
     let mut first = [0.0; 4];

@@ -94,9 +94,9 @@ const CONTAINER: u32 = 0xba55_ed50;
 pub(crate) fn put(scratch: &Scratch, rng: &mut Rng) -> (u64, usize) {
     let mut bytes = match rng.below(8) {
         0..3 => text(rng),
-        3..6 => container(rng),
-        6 => archive(rng),
-        _ => machine_code(rng),
+        3..6 => several(rng),
+        6 => archive(&object(&several(rng))),
+        _ => object(&several(rng)),
     };
     if rng.chance(50) {
         damage(&mut bytes, rng);
@@ -131,9 +131,24 @@ fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {
     }
 }
 
-/// A container of entries, of which each may be compressed.
-fn container(rng: &mut Rng) -> Vec<u8> {
-    let entries: Vec<u8> = (0..=rng.below(3)).flat_map(|_| entry(rng)).collect();
+/// A container of the module, for some GPUs.
+fn several(rng: &mut Rng) -> Vec<u8> {
+    let entries: Vec<u8> = (0..=rng.below(3))
+        .flat_map(|_| {
+            let kind = if rng.chance(10) {
+                Entry::Code
+            } else {
+                Entry::Ptx
+            };
+            let target = rng.pick(&[75_u32, 80, 90, 100]);
+            entry(rng, PTX.as_bytes(), kind, target)
+        })
+        .collect();
+    container(&entries)
+}
+
+/// A container of entries.
+pub(crate) fn container(entries: &[u8]) -> Vec<u8> {
     let mut bytes = CONTAINER.to_le_bytes().to_vec();
     bytes.extend([1, 0, 16, 0]);
     bytes.extend((entries.len() as u64).to_le_bytes());
@@ -141,9 +156,18 @@ fn container(rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-fn entry(rng: &mut Rng) -> Vec<u8> {
+/// What an entry says that it holds.
+#[derive(Copy, Clone)]
+pub(crate) enum Entry {
+    /// PTX.
+    Ptx = 1,
+    /// Machine code.
+    Code = 2,
+}
+
+/// An entry for a GPU, which may be compressed.
+pub(crate) fn entry(rng: &mut Rng, plain: &[u8], kind: Entry, target: u32) -> Vec<u8> {
     const HEADER: usize = 80;
-    let plain = PTX.as_bytes();
     let (flags, payload) = match rng.below(3) {
         0 => (0, plain.to_vec()),
         1 => (0x2000, lz4(plain)),
@@ -153,12 +177,12 @@ fn entry(rng: &mut Rng) -> Vec<u8> {
     let compressed = if flags == 0 { 0 } else { payload.len() };
     let mut header = [0; HEADER];
     let mut put = |at: usize, bytes: &[u8]| header[at..at + bytes.len()].copy_from_slice(bytes);
-    put(0, &[1 + u8::from(rng.chance(10)), 0, 1, 1]);
+    put(0, &[kind as u8, 0, 1, 1]);
     put(4, &(HEADER as u32).to_le_bytes());
     put(8, &(padded as u32).to_le_bytes());
     put(16, &(compressed as u32).to_le_bytes());
     put(24, &[0, 0, 8, 0]);
-    put(28, &rng.pick(&[75_u32, 80, 90, 100]).to_le_bytes());
+    put(28, &target.to_le_bytes());
     put(32, &64_u32.to_le_bytes());
     put(40, &(1_u64 | flags).to_le_bytes());
     put(56, &(plain.len() as u64).to_le_bytes());
@@ -189,8 +213,8 @@ fn zstd(plain: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn archive(rng: &mut Rng) -> Vec<u8> {
-    let member = machine_code(rng);
+/// An archive with one member.
+pub(crate) fn archive(member: &[u8]) -> Vec<u8> {
     let mut bytes = b"!<arch>\n".to_vec();
     let size = member.len();
     let header = format!(
@@ -203,8 +227,7 @@ fn archive(rng: &mut Rng) -> Vec<u8> {
 }
 
 /// An ELF file with a section of fat binaries, whose headers are damaged soon enough.
-fn machine_code(rng: &mut Rng) -> Vec<u8> {
-    let section = container(rng);
+pub(crate) fn object(section: &[u8]) -> Vec<u8> {
     let names = b"\0.nv_fatbin\0.names\0";
     let offset = 64 + section.len() + names.len();
     let mut bytes = vec![0; 64];
@@ -213,7 +236,7 @@ fn machine_code(rng: &mut Rng) -> Vec<u8> {
     bytes[20] = 1;
     bytes[40..48].copy_from_slice(&(offset as u64).to_le_bytes());
     bytes[52..64].copy_from_slice(&[64, 0, 0, 0, 0, 0, 64, 0, 3, 0, 2, 0]);
-    bytes.extend(&section);
+    bytes.extend(section);
     bytes.extend(names);
     bytes.extend([0; 64]);
     bytes.extend(section_header(1, 64, section.len()));
