@@ -4,6 +4,10 @@
 use ptxjit::sanitize::{Checks, FindingKind};
 use ptxjit::{Device, Engine, Module};
 
+mod copies;
+mod locals;
+mod warps;
+
 const GANGS: [u32; 3] = [1, 8, 32];
 
 const ALL: Checks = Checks {

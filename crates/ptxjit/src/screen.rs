@@ -135,8 +135,12 @@ fn screened(
             "constants lie side by side, and compiled code does not tell them apart",
         ));
     }
-    let mut program = Program::clone(&*kernel.program()?);
-    let kept = screen::keep(&mut program);
+    // Without copies there is no use for marks, which hold up the optimizer.
+    let mut program = Program::clone(&marked);
+    if !screen::keep_copies(&mut program) {
+        program = Program::clone(&*kernel.program()?);
+    }
+    let kept = screen::keep(&mut program, wanted);
     kernel.optimize(&mut program, limit)?;
     let admitted = screen::admits(&marked, &program, wanted);
     Ok(admitted.map(|()| screen::Kernel::new(program, kept, wanted)))
@@ -170,7 +174,13 @@ impl Screen {
     fn form(&self, needs: Option<&Needs>) -> Arc<Form> {
         let mut forms = lock(&self.forms);
         let is_new = |key: &FormKey| !forms.contains_key(key) && forms.len() >= MOST_FORMS;
-        let needs = needs.filter(|needs| !is_new(&Some(needs.key())));
+        let needs = match needs {
+            Some(needs) if is_new(&Some(needs.key())) && self.kernel.must_prove() => {
+                forms.clear();
+                Some(needs)
+            }
+            needs => needs.filter(|needs| !is_new(&Some(needs.key()))),
+        };
         let form = forms.entry(needs.map(Needs::key)).or_insert_with(|| {
             Arc::new(Form {
                 screened: self.kernel.screened(needs),
@@ -196,7 +206,10 @@ impl Screen {
             unwritten: &given.unwritten,
             vars: &given.vars,
         };
-        let needs = self.kernel.prove(&launched).ok().map(Arc::new);
+        let t0 = Instant::now();
+        let needs = self.kernel.prove(&launched);
+        eprintln!("PROVE {:?} {needs:?}", t0.elapsed());
+        let needs = needs.ok().map(Arc::new);
         *lock(&self.last) = Some((given, needs.clone()));
         needs
     }
@@ -269,6 +282,9 @@ impl Launch {
         };
         let given = self.given(ready, params, vars);
         let needs = given.and_then(|given| ready.screen.needs(given));
+        if needs.is_none() && ready.screen.kernel.must_prove() {
+            return Ok(None);
+        }
         let proving = start.elapsed();
         let is_proven = needs.as_ref().is_some_and(|needs| needs.is_clean);
         let time = match &needs {

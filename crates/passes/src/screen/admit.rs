@@ -1,11 +1,12 @@
 //! Which programs can be screened.
 
 use ptxjit_ir::{
-    AtomicFmt, BarrierOp, DeviceOp, Effect, Function, InstData, MarkOp, Program, Scope, Space,
-    SpecialReg, WarpOp,
+    AtomicFmt, BarrierOp, DeviceOp, Effect, Function, Inst, InstData, MarkOp, Program, Scope,
+    Space, SpecialReg, WarpOp,
 };
+use rustc_hash::FxHashSet;
 
-use super::uniform;
+use super::{locals, uniform};
 
 /// What the launch is screened for.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -21,6 +22,11 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    /// Whether local memory is checked.
+    pub(super) fn locals(self) -> bool {
+        self.mem || self.init
+    }
+
     /// Whether lanes must meet as a whole at each warp operation: lanes that are missing give
     /// values that were never written.
     fn whole_warps(self) -> bool {
@@ -35,28 +41,30 @@ pub fn admits(marked: &Program, optimized: &Program, wanted: Wanted) -> Result<(
         return Err("its warps run in lockstep");
     }
     for func in marked.functions.values() {
-        if (wanted.mem || wanted.init) && !func.slots.is_empty() {
-            return Err("it has variables in local memory");
-        }
         each_inst(func, |inst| admits_marked(inst, wanted))?;
     }
     let func = &optimized.functions[&optimized.entry];
     if optimized.functions.len() > 1 {
         return Err("it calls functions");
     }
+    if wanted.locals() {
+        locals::follow(func)?;
+    }
     let mut atomics = None;
     each_inst(func, |inst| admits_inst(inst, &mut atomics))?;
-    let is_uniform = |inst: &InstData| {
-        (wanted.sync && matches!(inst, InstData::Barrier { .. }))
-            || (wanted.whole_warps() && matches!(inst, InstData::Warp { .. }))
-    };
-    if uniform::has_divergent(func, is_uniform) {
-        return Err("threads may diverge before a barrier or a warp operation");
-    }
     match wanted.whole_warps() {
         true => each_inst(func, |inst| admits_mask(func, inst)),
         false => Ok(()),
     }
+}
+
+/// Barriers and warp operations that threads of a CTA, or lanes of a warp, must reach together,
+/// where they may have diverged.
+pub(super) fn unsure(func: &Function, wanted: Wanted) -> FxHashSet<Inst> {
+    uniform::divergent(func, |inst| {
+        (wanted.sync && matches!(inst, InstData::Barrier { .. }))
+            || (wanted.whole_warps() && matches!(inst, InstData::Warp { .. }))
+    })
 }
 
 /// Whether the launch must have whole warps.
@@ -89,9 +97,18 @@ fn admits_marked(inst: &InstData, wanted: Wanted) -> Result<(), &'static str> {
     }
     let is_plain = matches!(
         op,
-        DeviceOp::Mark(
-            MarkOp::UsedBytes(_) | MarkOp::Reduction | MarkOp::ProductBegin | MarkOp::ProductEnd
-        )
+        DeviceOp::AlignedRow
+            | DeviceOp::Mark(
+                MarkOp::UsedBytes(_)
+                    | MarkOp::Reduction
+                    | MarkOp::ProductBegin
+                    | MarkOp::ProductEnd
+                    | MarkOp::AsyncBegin
+                    | MarkOp::AsyncEnd
+                    | MarkOp::CommitGroup
+                    | MarkOp::WaitGroup(_)
+                    | MarkOp::WaitAll
+            )
     );
     match is_plain || op.effect() == Effect::Pure {
         true => Ok(()),

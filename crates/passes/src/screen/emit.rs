@@ -103,7 +103,7 @@ impl Emit<'_> {
         self.store(Space::Global, (addr, offset), tags);
     }
 
-    fn store(&mut self, space: Space, (addr, offset): (Value, i32), args: &[Value]) {
+    pub(super) fn store(&mut self, space: Space, (addr, offset): (Value, i32), args: &[Value]) {
         let data = InstData::Store {
             space,
             sem: MemSem::Weak,

@@ -9,10 +9,12 @@ use super::access::{self, Access, Facts};
 use super::admit::Wanted;
 use super::emit::Emit;
 use super::loads::{self, Kept};
+use super::locals::Locals;
+use super::marks;
 use super::params::Params;
 use super::place::Place;
 use super::prove::{Need, Needs};
-use crate::transform::{cfg_cleanup, compact, dce, remove_constant_params, sroa};
+use crate::transform::{cfg_cleanup, compact, dce, remove_constant_params, simplify, sroa};
 use rustc_hash::FxHashMap;
 
 /// A program with instrumentation.
@@ -58,9 +60,13 @@ pub fn run(mut program: Program, kept: &Kept, wanted: Wanted, needs: Option<&Nee
     let barriers = barriers(func);
     let entry = program.entry;
     let func = program.functions.get_mut(&entry).expect("the kernel");
+    let locals = Locals::new(func, wanted);
     loads::release(func, kept);
-    instrument(func, facts, sites, params_at);
+    marks::remove_all(func);
+    instrument(func, (facts, sites, locals), params_at);
     sroa::run(func);
+    // What is known of local memory is known now.
+    simplify::run(func);
     while cfg_cleanup::run(func) | remove_constant_params::run(func) | dce::run(func) {}
     compact::run(func);
     Screened {
@@ -154,6 +160,7 @@ pub(super) struct Common {
 pub(super) struct Instrument<'a> {
     pub(super) facts: Facts,
     sites: Sites,
+    pub(super) locals: Locals,
     params_at: u32,
     pub(super) common: Common,
     /// The first tag of the interval.
@@ -165,7 +172,7 @@ pub(super) struct Instrument<'a> {
     pub(super) block: Block,
 }
 
-fn instrument(func: &mut Function, facts: Facts, sites: Sites, params_at: u32) {
+fn instrument(func: &mut Function, (facts, sites, locals): (Facts, Sites, Locals), params_at: u32) {
     let slot = || StackSlotData { size: 4, align: 4 };
     let (floor, suspect) = (func.slots.push(slot()), func.slots.push(slot()));
     let blocks: Vec<Block> = func.blocks.keys().collect();
@@ -182,6 +189,7 @@ fn instrument(func: &mut Function, facts: Facts, sites: Sites, params_at: u32) {
     let mut pass = Instrument {
         facts,
         sites,
+        locals,
         params_at,
         common,
         floor,
@@ -189,6 +197,7 @@ fn instrument(func: &mut Function, facts: Facts, sites: Sites, params_at: u32) {
         emit,
         block: entry,
     };
+    pass.clear_shadows();
     let prologue = std::mem::take(&mut pass.emit.out);
     for block in blocks {
         pass.block(block);
@@ -252,6 +261,8 @@ impl Instrument<'_> {
                 self.access(inst, access);
             } else if is_barrier(node) {
                 self.barrier();
+            } else {
+                self.local(inst);
             }
         }
         self.emit.loc = data.term_loc;

@@ -7,6 +7,7 @@ use ptxjit_ir::{Program, Space, VarId};
 use super::admit::{self, Wanted};
 use super::instrument::{self, Screened};
 use super::loads::Kept;
+use super::marks;
 use super::prove::{self, Launched, Needs, Plan, Unproven};
 
 /// See the module.
@@ -15,6 +16,7 @@ pub struct Kernel {
     program: Program,
     kept: Kept,
     wanted: Wanted,
+    must_prove: bool,
     plan: Result<Plan, Unproven>,
 }
 
@@ -22,13 +24,23 @@ impl Kernel {
     /// A program that is [admitted](super::admits) and was optimized with all its loads
     /// [kept](super::keep).
     pub fn new(program: Program, kept: Kept, wanted: Wanted) -> Kernel {
-        let plan = Plan::of(&program);
+        let func = &program.functions[&program.entry];
+        let unsure = admit::unsure(func, wanted);
+        let must_prove = !unsure.is_empty() || marks::has_copies(func);
+        let plan = Plan::of(&program, unsure);
         Kernel {
             program,
             kept,
             wanted,
+            must_prove,
             plan,
         }
+    }
+
+    /// Launches of which nothing is proven cannot be screened: it has copies, which instrumented
+    /// code does not know, or threads must meet where they may have diverged.
+    pub fn must_prove(&self) -> bool {
+        self.must_prove
     }
 
     /// The variables whose addresses a launch must tell.

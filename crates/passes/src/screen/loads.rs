@@ -4,6 +4,8 @@
 use ptxjit_ir::{Function, InstData, MemSem, Program, Space, SrcLoc};
 use rustc_hash::FxHashSet;
 
+use super::admit::Wanted;
+
 /// What loads were before they were kept, by their places in the program.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
@@ -18,10 +20,19 @@ impl Kept {
     }
 }
 
-/// Makes weak loads of memory that threads share volatile, until [`release`].
-pub fn keep(program: &mut Program) -> Kept {
+/// Makes weak loads of memory that threads share volatile, until [`release`]; if local memory is
+/// checked, also its loads and stores.
+pub fn keep(program: &mut Program, wanted: Wanted) -> Kept {
     let mut kept = Kept::default();
     for func in program.functions.values_mut() {
+        if wanted.locals() {
+            each_of_local(func, |sem, loc| match sem {
+                MemSem::Volatile => {
+                    kept.volatile.insert(loc);
+                }
+                sem => *sem = MemSem::Volatile,
+            });
+        }
         each_load(func, |sem, loc| match sem {
             MemSem::Weak => *sem = MemSem::Volatile,
             MemSem::NonCoherent => {
@@ -39,6 +50,11 @@ pub fn keep(program: &mut Program) -> Kept {
 
 /// Makes them weak again.
 pub(super) fn release(func: &mut Function, kept: &Kept) {
+    each_of_local(func, |sem, loc| {
+        if *sem == MemSem::Volatile && !kept.volatile.contains(&loc) {
+            *sem = MemSem::Weak;
+        }
+    });
     each_load(func, |sem, loc| {
         if *sem == MemSem::Volatile && !kept.volatile.contains(&loc) {
             *sem = MemSem::Weak;
@@ -50,6 +66,24 @@ fn each_load(func: &mut Function, mut change: impl FnMut(&mut MemSem, SrcLoc)) {
     for node in func.insts.values_mut() {
         if let InstData::Load {
             space: Space::Global | Space::Shared | Space::Generic,
+            sem,
+            ..
+        } = &mut node.data
+        {
+            change(sem, node.loc);
+        }
+    }
+}
+
+fn each_of_local(func: &mut Function, mut change: impl FnMut(&mut MemSem, SrcLoc)) {
+    for node in func.insts.values_mut() {
+        if let InstData::Load {
+            space: Space::Local,
+            sem,
+            ..
+        }
+        | InstData::Store {
+            space: Space::Local,
             sem,
             ..
         } = &mut node.data

@@ -6,22 +6,21 @@
 //! not uniform, which may add regions in turn.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Class, Function, InstData, SharedBy, SpecialReg, Terminator, Value};
+use ptxjit_ir::{Block, Class, Function, Inst, InstData, SharedBy, SpecialReg, Terminator, Value};
 use rustc_hash::FxHashSet;
 
 use crate::analysis::cfg::{self, Cfg};
 use crate::analysis::dominators::{self, DomTree};
 
-/// Whether threads may have diverged at one of the instructions that `matters` picks.
-pub(super) fn has_divergent(func: &Function, matters: impl Fn(&InstData) -> bool) -> bool {
+/// The instructions of those that `matters` picks at which threads may have diverged.
+pub(super) fn divergent(func: &Function, matters: impl Fn(&InstData) -> bool) -> FxHashSet<Inst> {
     let divergence = Divergence::of(func);
-    let mut blocks = func.blocks.iter();
-    blocks.any(|(block, data)| {
-        divergence.divergent[block] && {
-            let mut insts = data.insts.iter();
-            insts.any(|&inst| matters(&func.insts[inst].data))
-        }
-    })
+    let blocks = func.blocks.iter();
+    let divergent = blocks.filter(|&(block, _)| divergence.divergent[block]);
+    let insts = divergent.flat_map(|(_, data)| data.insts.iter().copied());
+    insts
+        .filter(|&inst| matters(&func.insts[inst].data))
+        .collect()
 }
 
 struct Divergence<'a> {

@@ -5,13 +5,14 @@ use rustc_hash::FxHashSet;
 use super::Shape;
 use super::form::{DIGITS, Form};
 use super::region::Region;
+use super::tables::Tables;
 
 /// Places that are looked at one by one for an access: more than any CTA has threads.
 const MOST_PLACES: i128 = 1 << 14;
 
 /// An access of some threads.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Use {
+pub(super) struct Use {
     form: Form,
     lo: [i64; DIGITS],
     hi: [i64; DIGITS],
@@ -38,7 +39,12 @@ impl Use {
     }
 
     /// Calls `f` on each place, until it says no. No, too, if there are too many.
-    fn each(&self, mut f: impl FnMut(i128) -> bool) -> bool {
+    fn each(&self, (tables, shape): (&Tables, &Shape), mut f: impl FnMut(i128) -> bool) -> bool {
+        if self.form.has_table() {
+            let most = (shape, MOST_PLACES as usize);
+            let places = tables.places(&self.form, [&self.lo, &self.hi], most);
+            return places.is_some_and(|places| places.into_iter().all(|(at, _)| f(at)));
+        }
         let mut terms: Vec<(i128, i128)> = Vec::new();
         let mut start = self.form.lo;
         for idx in 0..DIGITS {
@@ -69,26 +75,29 @@ impl Use {
 }
 
 impl Covered {
-    /// A store by threads.
-    pub(super) fn store(&mut self, form: &Form, region: &Region, size: u32, shape: &Shape) {
+    /// What a store by threads writes, if it certainly does so in all CTAs.
+    pub(super) fn store(form: &Form, region: &Region, size: u32, shape: &Shape) -> Option<Use> {
         let for_all = (0..DIGITS).filter(|&idx| shape.is_cta[idx]);
         let mut of_ctas = for_all.map(|idx| {
             let all = &shape.all;
             form.c[idx] == 0 && region.lo[idx] == all.lo[idx] && region.hi[idx] == all.hi[idx]
         });
-        if region.exact && form.is_exact() && of_ctas.all(|is_all| is_all) {
-            let this = Use::new(form, region, size);
-            if !self.recent.contains(&this) {
-                self.recent.push(this);
-            }
+        let is_certain = region.exact && form.is_exact() && of_ctas.all(|is_all| is_all);
+        is_certain.then(|| Use::new(form, region, size))
+    }
+
+    /// It was written.
+    pub(super) fn stored(&mut self, store: Use) {
+        if !self.recent.contains(&store) {
+            self.recent.push(store);
         }
     }
 
     /// What was written is there for all threads.
-    pub(super) fn barrier(&mut self) {
+    pub(super) fn barrier(&mut self, tables: &Tables, shape: &Shape) {
         for store in std::mem::take(&mut self.recent) {
             let bytes = &mut self.bytes;
-            store.each(|at| {
+            store.each((tables, shape), |at| {
                 let Ok(at) = usize::try_from(at) else {
                     return false;
                 };
@@ -103,7 +112,12 @@ impl Covered {
     }
 
     /// Whether all that threads read was written.
-    pub(super) fn holds(&mut self, form: &Form, region: &Region, size: u32) -> bool {
+    pub(super) fn holds(
+        &mut self,
+        (form, size): (&Form, u32),
+        region: &Region,
+        (tables, shape): (&Tables, &Shape),
+    ) -> bool {
         let this = Use::new(form, region, size);
         let (min, max) = region.bounds(form);
         let key = (this.clone(), (min, max));
@@ -115,8 +129,8 @@ impl Covered {
             let bytes = range.and_then(|(from, to)| self.bytes.get(from..to));
             bytes.is_some_and(|bytes| bytes.iter().all(|&it| it))
         };
-        let holds =
-            written(min, max - min + i128::from(size)) || this.each(|at| written(at, size.into()));
+        let holds = written(min, max - min + i128::from(size))
+            || this.each((tables, shape), |at| written(at, size.into()));
         if holds {
             self.known.insert(key);
             return true;
@@ -128,6 +142,7 @@ impl Covered {
             let from = this.form.lo - store.form.lo;
             this.form.is_exact()
                 && store.form.c == this.form.c
+                && store.form.table == this.form.table
                 && is_inside
                 && from >= 0
                 && from + i128::from(size) <= i128::from(store.size)

@@ -1,12 +1,13 @@
 //! What instructions compute, as forms.
 
 use ptxjit_ir::{
-    CompareOp, InstData, IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, Space, SpecialReg, Type,
-    Value, eval,
+    CompareOp, Inst, InstData, IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, Space, SpecialReg,
+    Type, Value, eval,
 };
 
 use super::form::Form;
 use super::region::{Limits, Pred, Region};
+use super::tables;
 use super::walk::Walk;
 
 impl Walk<'_> {
@@ -15,8 +16,9 @@ impl Walk<'_> {
         clippy::wildcard_enum_match_arm,
         reason = "of all else nothing is known but the type"
     )]
-    pub(super) fn result(&mut self, data: &InstData, ty: Type, region: &Region) -> Form {
+    pub(super) fn result(&mut self, inst: Inst, ty: Type, region: &Region) -> Form {
         let bits = ty.bits();
+        let data = &self.func.insts[inst].data;
         if let Some(value) = self.folded(data) {
             return Form::constant(value.into());
         }
@@ -56,9 +58,30 @@ impl Walk<'_> {
                 offset,
                 ..
             } => self.param(ty, addr, offset),
+            InstData::Warp { op, ref args, .. } => self.shuffled(op, args, region),
             _ => None,
         };
+        let form = match form {
+            Some(form) if form.is_exact() => Some(form),
+            _ => self.of_each_thread(inst, data).or(form),
+        };
         form.unwrap_or(Form::unknown(bits))
+    }
+
+    /// The form of what depends on nothing but the thread.
+    fn of_each_thread(&mut self, inst: Inst, data: &InstData) -> Option<Form> {
+        if !tables::is_computed(data) {
+            return None;
+        }
+        let args: Vec<Form> = data.args().iter().map(|&arg| self.vals[arg]).collect();
+        let near = args.iter().map(|form| form.near).find(|&near| near != 0);
+        let form = self
+            .tables
+            .result(self.func, (inst, args), &self.facts.shape)?;
+        Some(Form {
+            near: near.unwrap_or(0),
+            ..form
+        })
     }
 
     /// The result if all operands are constants.
@@ -271,7 +294,7 @@ impl Walk<'_> {
 /// Either of two numbers, also where they have no form in common.
 fn hull(a: &Form, b: &Form, bits: u32, region: &Region) -> Form {
     let joined = a.join(b, bits);
-    if a.c == b.c {
+    if a.c == b.c && a.table == b.table {
         return joined;
     }
     let known = || Some([a.unsigned(bits, region)?, b.unsigned(bits, region)?]);

@@ -5,7 +5,8 @@
 //! counts, and the rest as one digit). With bits for digits, shifts and masks are as linear as
 //! products are.
 //!
-//! A [`Form`] is a sum of digits times constants, and a part that is not known but for its range.
+//! A [`Form`] is a sum of digits times constants, a part that a [`Table`] tells for each thread of a
+//! CTA, and a part that is not known but for its range.
 //! What a register of `w` bits holds is the form's integer modulo `2^w`, so that sums and products
 //! need no care; whatever depends on the integer itself asks for it as [unsigned](Form::unsigned)
 //! or [signed](Form::signed), which is known if the range allows one answer.
@@ -19,7 +20,20 @@ pub(super) const DIGITS: usize = 16;
 /// No part of a form is greater, so that sums of a few stay far from the ends of `i128`.
 const LIMIT: i128 = 1 << 100;
 
-/// A sum `c[0] * digit 0 + … + u`, for some `u` of `lo, lo + step, … hi`.
+/// A part of a form that is any function of the thread in its CTA: the name of a list of numbers,
+/// see [`tables`](super::tables), and what is known of them. The least one is 0.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) struct Table {
+    /// One more than the number of the list, or 0 if there is none.
+    pub(super) id: u32,
+    /// The greatest number.
+    pub(super) top: u32,
+    /// What divides all of them.
+    pub(super) step: u32,
+}
+
+/// A sum `c[0] * digit 0 + … + t + u`, for some `u` of `lo, lo + step, … hi` and the number `t` that
+/// the table has for the thread.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Form {
     pub(super) c: [i64; DIGITS],
@@ -27,6 +41,7 @@ pub(super) struct Form {
     pub(super) hi: i128,
     /// 0 if there is one `u`.
     pub(super) step: i128,
+    pub(super) table: Table,
     /// One more than the number of the object that an address is meant for, or 0. Nothing is
     /// concluded from it but what code then checks.
     pub(super) near: u32,
@@ -43,6 +58,7 @@ impl Form {
             lo,
             hi,
             step: if lo == hi { 0 } else { step },
+            table: Table::default(),
             near: 0,
         }
     }
@@ -57,8 +73,18 @@ impl Form {
         self.lo == self.hi
     }
 
+    pub(super) fn has_table(&self) -> bool {
+        self.table != Table::default()
+    }
+
+    /// All but the table, if there is none.
+    fn without_table(&self) -> Option<&Form> {
+        (!self.has_table()).then_some(self)
+    }
+
     pub(super) fn as_const(&self) -> Option<i128> {
-        (self.is_exact() && self.c == [0; DIGITS]).then_some(self.lo)
+        let is_const = self.is_exact() && self.c == [0; DIGITS] && !self.has_table();
+        is_const.then_some(self.lo)
     }
 
     pub(super) fn checked(self) -> Option<Form> {
@@ -77,8 +103,14 @@ impl Form {
         } else {
             self.near
         };
+        let table = match (self.has_table(), other.has_table()) {
+            (true, true) => return None,
+            (true, false) => self.table,
+            (false, _) => other.table,
+        };
         Form {
             c,
+            table,
             near,
             ..Form::range(lo, hi, gcd(self.step, other.step))
         }
@@ -91,7 +123,10 @@ impl Form {
     }
 
     pub(super) fn scale(&self, by: i128) -> Option<Form> {
-        let mut c = self.c;
+        if by == 1 {
+            return Some(*self);
+        }
+        let mut c = self.without_table()?.c;
         for c in &mut c {
             *c = c.checked_mul(i64::try_from(by).ok()?)?;
         }
@@ -107,7 +142,11 @@ impl Form {
 
     pub(super) fn sub(&self, other: &Form) -> Option<Form> {
         let near = self.near;
-        let sum = self.add(&other.scale(-1)?)?;
+        let (mut of_self, mut of_other) = (*self, *other);
+        if self.table == other.table {
+            (of_self.table, of_other.table) = (Table::default(), Table::default());
+        }
+        let sum = of_self.add(&of_other.scale(-1)?)?;
         Some(Form { near, ..sum })
     }
 
@@ -118,7 +157,7 @@ impl Form {
         } else {
             0
         };
-        if self.c != other.c {
+        if self.c != other.c || self.table != other.table {
             return Form {
                 near,
                 ..Form::unknown(bits)
@@ -127,6 +166,7 @@ impl Form {
         let step = gcd(gcd(self.step, other.step), (self.lo - other.lo).abs());
         Form {
             c: self.c,
+            table: self.table,
             near,
             ..Form::range(self.lo.min(other.lo), self.hi.max(other.hi), step)
         }
@@ -153,7 +193,7 @@ impl Form {
 
     /// Quotient and remainder by `by`, rounded down, if the remainder has a form.
     pub(super) fn split(&self, by: i128, region: &Region) -> Option<(Form, Form)> {
-        let (mut whole, mut rest) = (*self, *self);
+        let (mut whole, mut rest) = (*self.without_table()?, *self);
         (whole.near, rest.near) = (0, 0);
         for idx in 0..DIGITS {
             let c = i128::from(self.c[idx]);
@@ -185,7 +225,9 @@ impl Form {
 
     /// Whether all its numbers are multiples of `by`.
     pub(super) fn is_multiple(&self, by: i128) -> bool {
-        self.c.iter().all(|&c| i128::from(c) % by == 0) && self.lo % by == 0 && self.step % by == 0
+        let is_table = i128::from(self.table.step) % by == 0;
+        let is_sum = self.c.iter().all(|&c| i128::from(c) % by == 0);
+        is_table && is_sum && self.lo % by == 0 && self.step % by == 0
     }
 }
 

@@ -1,11 +1,15 @@
 //! The accesses of a walk, and what of them must be checked when the code runs.
 
+use std::collections::BTreeMap;
+
 use ptxjit_ir::{Inst, Space};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::copies::Pending;
 use super::covered::Covered;
 use super::form::{DIGITS, Form};
 use super::region::Region;
+use super::tables::Tables;
 use super::{Facts, Need, Needs, Unproven, pairs};
 use crate::screen::access::{Access, Kind};
 
@@ -16,8 +20,30 @@ const MOST_ENTRIES: usize = 20_000;
 const MOST_PAIRS: usize = 100_000;
 
 /// What tells accesses apart: instruction, address, least and greatest digits of the threads, the
-/// range that their limits leave, and the interval.
-type Key = (Inst, Form, [[i64; DIGITS]; 2], (i128, i128), u32);
+/// range that their limits leave, the interval and the step.
+type Key = (Inst, Form, [[i64; DIGITS]; 2], (i128, i128), [u32; 2]);
+
+/// When an access happens, or begins to.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Moment {
+    /// Barriers of the CTA before it.
+    pub(super) interval: u32,
+    /// See [`copies`](super::copies).
+    pub(super) step: u32,
+    /// It is one of a copy, and will be over when that is waited for.
+    pub(super) is_copy: bool,
+    /// It stands for one iteration of each loop around it.
+    pub(super) is_once: bool,
+}
+
+/// A `bar.warp.sync` of all lanes of some warps.
+#[derive(Debug)]
+pub(super) struct Sync {
+    /// The step that ends with it.
+    pub(super) step: u32,
+    pub(super) lo: [i64; DIGITS],
+    pub(super) hi: [i64; DIGITS],
+}
 
 /// An access as the walk reaches it.
 pub(super) struct Made {
@@ -27,7 +53,7 @@ pub(super) struct Made {
     pub(super) form: Option<Form>,
     pub(super) near: u32,
     pub(super) is_noncoherent: bool,
-    pub(super) interval: u32,
+    pub(super) at: Moment,
 }
 
 /// What some threads access in one go.
@@ -44,7 +70,9 @@ pub(super) struct Entry {
     pub(super) size: u32,
     pub(super) lo: [i64; DIGITS],
     pub(super) hi: [i64; DIGITS],
-    pub(super) interval: u32,
+    pub(super) at: Moment,
+    /// Interval and step in which it is over.
+    pub(super) over: [u32; 2],
     min: i128,
     end: i128,
 }
@@ -70,6 +98,7 @@ pub(super) struct Log {
     notes: bool,
     /// The launch may fail by other than what is checked.
     pub(super) may_fail: bool,
+    pub(super) syncs: Vec<Sync>,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -79,13 +108,13 @@ enum Bound {
 }
 
 impl Log {
+    /// Adds an access; one of a copy is pending then.
     pub(super) fn add(
         &mut self,
-        facts: &Facts<'_>,
-        covered: &mut Covered,
+        (facts, tables, covered): (&Facts<'_>, &Tables, &mut Covered),
         made: Made,
         region: &Region,
-    ) -> Result<(), Unproven> {
+    ) -> Result<Option<Pending>, Unproven> {
         let form = made.form.unwrap_or(Form::unknown(64));
         let key = Form {
             near: made.near,
@@ -93,24 +122,36 @@ impl Log {
         };
         let (min, max) = region.bounds(&form);
         let digits = [region.lo, region.hi];
-        let key = (made.inst, key, digits, (min, max), made.interval);
-        let is_new = self.seen.insert(key);
+        let at = made.at;
+        let key = (made.inst, key, digits, (min, max), [at.interval, at.step]);
+        // Each copy is over when it is waited for.
+        let is_new = at.is_copy || self.seen.insert(key);
         let Access {
             kind, space, bytes, ..
         } = made.access;
         let is_shared = space == Space::Shared;
         let end = max + i128::from(bytes);
         let is_inside = made.form.is_some() && facts.object(is_shared, min, end).is_some();
+        let mut store = None;
         if is_shared && is_inside {
-            if kind != Kind::Store && facts.wanted.init && !covered.holds(&form, region, bytes) {
+            let by = (tables, &facts.shape);
+            if kind != Kind::Store
+                && facts.wanted.init
+                && !covered.holds((&form, bytes), region, by)
+            {
                 self.unread.insert(made.inst);
             }
             if kind == Kind::Store {
-                covered.store(&form, region, bytes, &facts.shape);
+                store = Covered::store(&form, region, bytes, &facts.shape);
             }
         }
+        if !at.is_copy
+            && let Some(store) = store.take()
+        {
+            covered.stored(store);
+        }
         if !is_new {
-            return Ok(());
+            return Ok(None);
         }
         let mut entry = Entry {
             inst: made.inst,
@@ -123,7 +164,11 @@ impl Log {
             size: bytes,
             lo: region.lo,
             hi: region.hi,
-            interval: made.interval,
+            at,
+            over: match at.is_copy {
+                true => [u32::MAX; 2],
+                false => [at.interval, at.step],
+            },
             min,
             end,
         };
@@ -138,8 +183,17 @@ impl Log {
         if self.entries.len() == MOST_ENTRIES {
             return Err(Unproven("it has too many accesses to compare"));
         }
+        let entry_idx = self.entries.len();
         self.entries.push(entry);
-        Ok(())
+        Ok(at.is_copy.then_some(Pending {
+            entry: entry_idx,
+            store,
+        }))
+    }
+
+    /// An access of a copy is over.
+    pub(super) fn completed(&mut self, entry: usize, interval: u32, step: u32) {
+        self.entries[entry].over = [interval, step];
     }
 
     /// An address that is not known to lie in an object is tested for the one that it is meant for.
@@ -199,7 +253,12 @@ impl Log {
     }
 
     /// What must be checked when the code runs.
-    pub(super) fn needs(mut self, facts: &Facts<'_>) -> Needs {
+    pub(super) fn needs(
+        mut self,
+        facts: &Facts<'_>,
+        tables: &Tables,
+        copies: &FxHashSet<Inst>,
+    ) -> Result<Needs, Unproven> {
         for entry in &mut self.entries {
             entry.is_wild |= self.bounds.get(&entry.inst) == Some(&Bound::Several);
             if facts.wanted.init && entry.may_read_unwritten(facts) {
@@ -211,7 +270,16 @@ impl Log {
             needs.entry(inst).or_default().init = true;
         }
         if facts.wanted.race {
-            self.races(facts, &mut needs);
+            self.races((facts, tables), &mut needs);
+        }
+        // Instrumented code knows no accesses but those of threads.
+        if needs
+            .iter()
+            .any(|(inst, need)| need.race && copies.contains(inst))
+        {
+            return Err(Unproven(
+                "its copies may be in conflict with other accesses",
+            ));
         }
         for (&inst, &bound) in &self.bounds {
             let race = needs.entry(inst).or_default();
@@ -238,15 +306,15 @@ impl Log {
         needs.retain(|_, need| *need != Need::default());
         let mut sites: Vec<(Inst, Need)> = needs.into_iter().collect();
         sites.sort_by_key(|it| it.0);
-        Needs {
+        Ok(Needs {
             sites,
             is_clean,
             written: self.written,
-        }
+        })
     }
 
     /// Finds accesses that may be in conflict.
-    fn races(&mut self, facts: &Facts<'_>, needs: &mut FxHashMap<Inst, Need>) {
+    fn races(&mut self, (facts, tables): (&Facts<'_>, &Tables), needs: &mut FxHashMap<Inst, Need>) {
         let mut flag = |inst: Inst| needs.entry(inst).or_default().race = true;
         let mut is_flagged: FxHashSet<Inst> = FxHashSet::default();
         let wild: Vec<&Entry> = self.entries.iter().filter(|it| it.is_wild).collect();
@@ -265,26 +333,49 @@ impl Log {
                 flag(other.inst);
             }
         }
-        self.entries.sort_by_key(|it| (it.is_shared, it.min));
+        let context = pairs::Context {
+            shape: &facts.shape,
+            tables,
+            syncs: &self.syncs,
+        };
         let mut n_pairs = 0;
-        for (idx, a) in self.entries.iter().enumerate() {
-            for b in &self.entries[idx..] {
-                if b.is_shared != a.is_shared || b.min >= a.end {
-                    break;
-                }
-                if a.kind == Kind::Load && b.kind == Kind::Load {
-                    continue;
-                }
-                let both = is_flagged.contains(&a.inst) && is_flagged.contains(&b.inst);
-                n_pairs += 1;
-                if !both && (n_pairs > MOST_PAIRS || pairs::conflict(a, b, &facts.shape)) {
-                    flag(a.inst);
-                    flag(b.inst);
-                    is_flagged.insert(a.inst);
-                    is_flagged.insert(b.inst);
+        for bucket in self.buckets() {
+            for (idx, a) in bucket.iter().enumerate() {
+                for b in bucket[idx..].iter().take_while(|b| b.min < a.end) {
+                    if a.kind == Kind::Load && b.kind == Kind::Load {
+                        continue;
+                    }
+                    let both = is_flagged.contains(&a.inst) && is_flagged.contains(&b.inst);
+                    n_pairs += 1;
+                    if !both && (n_pairs > MOST_PAIRS || context.conflict(a, b)) {
+                        flag(a.inst);
+                        flag(b.inst);
+                        is_flagged.insert(a.inst);
+                        is_flagged.insert(b.inst);
+                    }
                 }
             }
         }
+    }
+
+    /// Accesses that may be in conflict with each other, by their first bytes: those to device
+    /// memory, and those to shared memory of each interval.
+    fn buckets(&self) -> impl Iterator<Item = Vec<&Entry>> {
+        let mut buckets: BTreeMap<Option<u32>, Vec<&Entry>> = BTreeMap::new();
+        let last = self.entries.iter().map(|entry| entry.at.interval).max();
+        for entry in &self.entries {
+            if !entry.is_shared {
+                buckets.entry(None).or_default().push(entry);
+                continue;
+            }
+            for interval in entry.at.interval..=entry.over[0].min(last.unwrap_or(0)) {
+                buckets.entry(Some(interval)).or_default().push(entry);
+            }
+        }
+        buckets.into_values().map(|mut bucket| {
+            bucket.sort_by_key(|it| it.min);
+            bucket
+        })
     }
 }
 
@@ -316,6 +407,9 @@ pub(super) fn is_aligned(form: &Form, region: &Region, size: u32) -> bool {
 
 /// Whether threads leave no byte out between the first and the last that they access.
 fn is_dense(form: &Form, region: &Region, size: u32) -> bool {
+    if form.has_table() {
+        return false;
+    }
     let mut terms: Vec<(i128, i128)> = (0..DIGITS)
         .map(|idx| {
             let n = i128::from(region.hi[idx]) - i128::from(region.lo[idx]);

@@ -14,13 +14,16 @@
 //! stays in it, and conflicts are looked for there. If nothing at all is flagged, no access is out
 //! of bounds or misaligned either, and the launch needs no instrumentation.
 
+mod copies;
 mod covered;
 mod eval;
 mod form;
 mod log;
 mod pairs;
+mod plan;
 mod region;
 mod summary;
+mod tables;
 mod walk;
 
 use std::collections::BTreeMap;
@@ -33,7 +36,7 @@ use self::walk::Walk;
 use super::admit::Wanted;
 use super::loads::Kept;
 
-pub(super) use self::walk::Plan;
+pub(super) use self::plan::Plan;
 
 /// Why nothing is proven.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -106,6 +109,12 @@ struct Shape {
     tid: [Form; 3],
     ctaid: [Form; 3],
     is_cta: [bool; DIGITS],
+    /// Threads of a CTA.
+    threads: u32,
+    /// By how much digits of threads count in the thread's number in its CTA; 0 for those of CTAs.
+    weights: [i64; DIGITS],
+    /// The digits that tell a thread's lane, if those are not mixed with digits of its warp.
+    lanes: Option<[bool; DIGITS]>,
     all: Region,
 }
 
@@ -160,7 +169,7 @@ pub(super) fn run(
     };
     let mut walk = Walk::new(func, plan, &facts, kept);
     walk.run()?;
-    Ok(walk.log.needs(&facts))
+    walk.log.needs(&facts, &walk.tables, &plan.in_copies)
 }
 
 /// Variables of constant memory, by start and size.
@@ -177,12 +186,17 @@ impl Shape {
     fn new(launched: &Launched<'_>) -> Option<Shape> {
         let mut extents = [1; DIGITS];
         let mut is_cta = [false; DIGITS];
-        let mut next = 0;
+        let mut weights = [0; DIGITS];
+        let (mut next, mut weight) = (0, 1);
         let mut digit = |extent: u32, of_cta: bool, form: &mut Form, by: i64| {
             if extent > 1 {
                 *extents.get_mut(next)? = extent.into();
                 is_cta[next] = of_cta;
                 form.c[next] = by;
+                if !of_cta {
+                    weights[next] = weight;
+                    weight *= i64::from(extent);
+                }
                 next += 1;
             }
             Some(())
@@ -198,14 +212,19 @@ impl Shape {
         for (&n, form) in launched.grid.iter().zip(&mut ctaid) {
             digit(n, true, form, 1)?;
         }
-        Some(Shape {
+        let mut shape = Shape {
             block: launched.block,
             grid: launched.grid,
             tid,
             ctaid,
             is_cta,
+            threads: u32::try_from(weight).ok()?,
+            weights,
+            lanes: None,
             all: Region::whole(&extents),
-        })
+        };
+        shape.lanes = shape.lanes();
+        Some(shape)
     }
 }
 

@@ -78,7 +78,7 @@ impl Region {
     }
 
     fn plain_bounds(&self, form: &Form) -> (i128, i128) {
-        let (mut min, mut max) = (form.lo, form.hi);
+        let (mut min, mut max) = (form.lo, form.hi + i128::from(form.table.top));
         for (idx, &c) in form.c.iter().enumerate() {
             if c != 0 {
                 let ends = [self.lo[idx], self.hi[idx]].map(|it| i128::from(it) * i128::from(c));
@@ -124,6 +124,7 @@ impl Region {
                 near: 0,
                 ..*form
             };
+            region.exact &= !form.has_table();
             if self.bounds(&limit).1 < 0 {
                 return None;
             }

@@ -11,45 +11,25 @@
 use std::collections::BTreeMap;
 
 use cranelift_entity::SecondaryMap;
-use cranelift_entity::packed_option::PackedOption;
 use ptxjit_ir::{
-    Block, BlockCall, Function, Inst, InstData, MemSem, Program, Space, Terminator, Type, Value,
-    ValueDef,
+    Block, BlockCall, Function, Inst, InstData, MemSem, Space, Terminator, Type, Value,
 };
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
+use super::copies::Copies;
 use super::covered::Covered;
 use super::form::Form;
 use super::log::{Log, Made};
+use super::plan::Plan;
 use super::region::{Limits, Pred, Region};
+use super::tables::Tables;
 use super::{Facts, Unproven};
-use crate::analysis::cfg::{self, Cfg};
-use crate::analysis::dominators::{self, DomTree};
-use crate::analysis::loops::{self, Loop, LoopForest};
-use crate::screen::access::{Access, Kind};
+use crate::analysis::loops::Loop;
+use crate::screen::access::Access;
 use crate::screen::loads::Kept;
 
 /// Instructions that are followed for one launch: some milliseconds of work.
 const MOST_STEPS: u32 = 100_000;
-
-/// What a walk needs to know of a program, whatever the launch.
-#[derive(Debug)]
-pub(crate) struct Plan {
-    pub(super) cfg: Cfg,
-    pub(super) forest: LoopForest,
-    pub(super) dom: DomTree,
-    pub(super) post: DomTree,
-    /// Instructions on which an address or a branch depends.
-    needed: SecondaryMap<Inst, bool>,
-    /// The block of each instruction in reach.
-    blocks: SecondaryMap<Inst, PackedOption<Block>>,
-    /// Values of each loop that code behind it uses.
-    leaving: FxHashMap<Loop, Vec<Value>>,
-    /// Loops with barriers.
-    pub(super) waits: FxHashSet<Loop>,
-    /// Loops that write shared memory.
-    pub(super) fills: FxHashSet<Loop>,
-}
 
 /// Threads that will go on at a block, and the values of its parameters.
 #[derive(Clone, Debug)]
@@ -65,6 +45,8 @@ pub(super) struct Active {
     /// What has left the loop in values that code behind it uses.
     left: FxHashMap<Value, Form>,
     pub(super) mode: Mode,
+    /// When threads came to it, see [`copies`](super::copies).
+    pub(super) step: u32,
 }
 
 /// How iterations of a loop are followed.
@@ -91,7 +73,12 @@ pub(super) struct Walk<'a> {
     pub(super) active: Vec<Active>,
     /// Threads of blocks that have been executed last, for those that they dominate.
     at_end: SecondaryMap<Block, Option<Box<Region>>>,
-    interval: u32,
+    /// Barriers of the CTA so far.
+    pub(super) interval: u32,
+    /// What orders accesses of a thread, or of its warp, so far.
+    pub(super) step: u32,
+    pub(super) tables: Tables,
+    pub(super) copies: Copies,
     /// Some threads have ended.
     ended: bool,
     steps: u32,
@@ -99,130 +86,11 @@ pub(super) struct Walk<'a> {
     pub(super) covered: Covered,
 }
 
-impl Plan {
-    pub(crate) fn of(program: &Program) -> Result<Plan, Unproven> {
-        let func = &program.functions[&program.entry];
-        let cfg = cfg::run(func);
-        let forest = loops::run(&cfg);
-        if cfg.roots.len() > 1 || forest.loops.values().any(|it| !it.is_reducible) {
-            return Err(Unproven("its control flow has loops with several entries"));
-        }
-        let mut plan = Plan {
-            dom: dominators::run(&cfg),
-            post: dominators::run_post(func, &cfg),
-            needed: needed(func, &cfg),
-            blocks: SecondaryMap::new(),
-            leaving: FxHashMap::default(),
-            waits: FxHashSet::default(),
-            fills: FxHashSet::default(),
-            cfg,
-            forest,
-        };
-        for &block in &plan.cfg.rpo {
-            for &inst in &func.blocks[block].insts {
-                plan.blocks[inst] = block.into();
-                let data = &func.insts[inst].data;
-                let is_barrier = matches!(data, InstData::Barrier { .. });
-                let fills = Access::of(func, data)
-                    .is_some_and(|it| it.space == Space::Shared && it.kind == Kind::Store);
-                for id in plan.forest.around(block) {
-                    if is_barrier {
-                        plan.waits.insert(id);
-                    }
-                    if fills {
-                        plan.fills.insert(id);
-                    }
-                }
-            }
-        }
-        plan.find_leaving(func);
-        Ok(plan)
+impl Active {
+    /// Whether many of its iterations are followed at once.
+    pub(super) fn is_many(&self) -> bool {
+        matches!(self.mode, Mode::Many { .. })
     }
-
-    /// Finds the values of loops that code behind them uses.
-    fn find_leaving(&mut self, func: &Function) {
-        let mut found: FxHashSet<(Loop, Value)> = FxHashSet::default();
-        for &block in &self.cfg.rpo {
-            let data = &func.blocks[block];
-            let mut uses: Vec<Value> = Vec::new();
-            for &inst in &data.insts {
-                uses.extend(func.insts[inst].data.args());
-            }
-            data.term.for_each_arg(|arg| uses.push(arg));
-            for value in uses {
-                let Some(home) = self.home(func, value) else {
-                    continue;
-                };
-                for id in self.forest.around(home) {
-                    if !self.forest.contains(id, block) && found.insert((id, value)) {
-                        self.leaving.entry(id).or_default().push(value);
-                    }
-                }
-            }
-        }
-    }
-
-    /// The block that defines a value.
-    pub(super) fn home(&self, func: &Function, value: Value) -> Option<Block> {
-        let block = match func.values[value].def {
-            ValueDef::Param(block, _) => block,
-            ValueDef::Result(inst, _) => self.blocks[inst].expand()?,
-        };
-        self.cfg.is_reachable(block).then_some(block)
-    }
-}
-
-/// Finds what addresses, conditions and barriers depend on.
-fn needed(func: &Function, cfg: &Cfg) -> SecondaryMap<Inst, bool> {
-    let mut needed = SecondaryMap::new();
-    let mut work: Vec<Value> = Vec::new();
-    let mut params: FxHashSet<Value> = FxHashSet::default();
-    for &block in &cfg.rpo {
-        for &inst in &func.blocks[block].insts {
-            let data = &func.insts[inst].data;
-            if let Some(access) = Access::of(func, data) {
-                needed[inst] = true;
-                work.push(access.addr);
-            } else if let InstData::Load { addr, .. } = data {
-                needed[inst] = true;
-                work.push(*addr);
-            } else if matches!(
-                data,
-                InstData::Barrier { .. } | InstData::Store { .. } | InstData::Atomic { .. }
-            ) {
-                needed[inst] = true;
-            }
-        }
-        match &func.blocks[block].term {
-            Terminator::Brif { cond, .. } => work.push(*cond),
-            Terminator::Switch { index, .. } => work.push(*index),
-            Terminator::Jump(_)
-            | Terminator::Ret(_)
-            | Terminator::Exit
-            | Terminator::Trap(_)
-            | Terminator::Dispatch(_) => {}
-        }
-    }
-    while let Some(value) = work.pop() {
-        match func.values[value].def {
-            ValueDef::Result(inst, _) => {
-                let is_access = Access::of(func, &func.insts[inst].data).is_some();
-                if !is_access && !std::mem::replace(&mut needed[inst], true) {
-                    work.extend(func.insts[inst].data.args());
-                }
-            }
-            ValueDef::Param(block, idx) => {
-                if params.insert(value) {
-                    for &pred in &cfg.preds[block] {
-                        let calls = func.blocks[pred].term.targets();
-                        let calls = calls.into_iter().filter(|call| call.block == block);
-                        work.extend(calls.map(|call| call.args[idx as usize]));
-                    }
-                }
-            }
-        }
-    }
-    needed
 }
 
 impl<'a> Walk<'a> {
@@ -244,6 +112,9 @@ impl<'a> Walk<'a> {
             active: Vec::new(),
             at_end: SecondaryMap::new(),
             interval: 0,
+            step: 0,
+            tables: Tables::default(),
+            copies: Copies::default(),
             ended: false,
             steps: 0,
             log: Log::default(),
@@ -304,6 +175,7 @@ impl<'a> Walk<'a> {
                 id,
                 left: FxHashMap::default(),
                 mode: Mode::Single { tried: false },
+                step: self.step,
             });
         }
         Some((block, pending))
@@ -367,25 +239,33 @@ impl<'a> Walk<'a> {
         }
     }
 
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "all else only computes something"
+    )]
     fn inst(&mut self, inst: Inst, region: &Region) -> Result<(), Unproven> {
         let node = &self.func.insts[inst];
         if let Some(access) = Access::of(self.func, &node.data) {
             return self.access(inst, access, region);
         }
-        if matches!(node.data, InstData::Barrier { .. }) {
-            self.barrier()?;
+        match node.data {
+            InstData::Barrier { .. } => self.barrier()?,
+            InstData::Warp { op, ref args, .. } => self.warp((inst, op, args), region)?,
+            InstData::Device { ref op, ref args } => self.device(op, args, region)?,
+            _ => {}
         }
         self.own_access(&node.data, region);
         for (idx, &result) in node.results.iter().enumerate() {
             let ty = self.func.ty(result);
             let form = if idx == 0 {
-                self.result(&node.data, ty, region)
+                self.result(inst, ty, region)
             } else {
                 self.further_result(&node.data, ty, idx)
             };
             self.vals[result] = form;
             if ty == Type::B1 {
-                match self.pred(&node.data, region) {
+                let pred = self.pred(&node.data, region);
+                match pred.or_else(|| of_bit(&self.vals[result], region)) {
                     Some(pred) => self.preds.insert(result, pred),
                     None => self.preds.remove(&result),
                 };
@@ -417,15 +297,13 @@ impl<'a> Walk<'a> {
     /// All threads of the CTA must be here.
     fn barrier(&mut self) -> Result<(), Unproven> {
         let is_alone = self.forward.is_empty() && self.back.is_empty() && !self.ended;
-        let in_sum = self
-            .active
-            .iter()
-            .any(|active| matches!(active.mode, Mode::Many { .. }));
+        let in_sum = self.active.iter().any(Active::is_many);
         if !is_alone || in_sum {
             return Err(Unproven("threads may diverge before a barrier"));
         }
         self.interval += 1;
-        self.covered.barrier();
+        self.step += 1;
+        self.covered.barrier(&self.tables, &self.facts.shape);
         Ok(())
     }
 
@@ -446,7 +324,8 @@ impl<'a> Walk<'a> {
     /// Accesses to memory that threads do not share are not compared. Of those to windows that only
     /// exact bounds look at it must be known that they stay inside.
     fn own_access(&mut self, data: &InstData, region: &Region) {
-        let wants_bounds = self.facts.wanted.mem;
+        // Instrumented code looks at local memory.
+        let wants_bounds = self.facts.wanted.locals();
         if let InstData::Store { space, .. } | InstData::Atomic { space, .. } = *data {
             self.log.may_fail |= space != Space::Local || wants_bounds;
             return;
@@ -494,9 +373,12 @@ impl<'a> Walk<'a> {
             }),
             near: addr.near,
             is_noncoherent,
-            interval: self.interval,
+            at: self.moment(inst),
         };
-        self.log.add(self.facts, &mut self.covered, made, region)?;
+        let state = (self.facts, &self.tables, &mut self.covered);
+        if let Some(pending) = self.log.add(state, made, region)? {
+            self.issue(pending);
+        }
         for &result in &node.results {
             self.vals[result] = Form::unknown(self.func.ty(result).bits());
         }
@@ -596,4 +478,20 @@ impl<'a> Walk<'a> {
         }
         Ok(())
     }
+}
+
+/// What a bit says that is a sum of digits.
+fn of_bit(bit: &Form, region: &Region) -> Option<Pred> {
+    let bit = bit.unsigned(1, region)?;
+    if !bit.is_exact() || bit.has_table() {
+        return None;
+    }
+    let limits = |form: Form| Limits {
+        forms: vec![form],
+        is_all: true,
+    };
+    Some(Pred {
+        yes: limits(bit.plus(-1)?),
+        no: limits(bit.scale(-1)?),
+    })
 }
