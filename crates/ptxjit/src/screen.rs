@@ -206,10 +206,7 @@ impl Screen {
             unwritten: &given.unwritten,
             vars: &given.vars,
         };
-        let t0 = Instant::now();
-        let needs = self.kernel.prove(&launched);
-        eprintln!("PROVE {:?} {needs:?}", t0.elapsed());
-        let needs = needs.ok().map(Arc::new);
+        let needs = self.kernel.prove(&launched).ok().map(Arc::new);
         *lock(&self.last) = Some((given, needs.clone()));
         needs
     }
