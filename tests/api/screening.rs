@@ -279,8 +279,12 @@ fn each_check_screens_by_itself() {
 
 #[test]
 fn what_threads_do_at_divergent_barriers_is_left_to_the_interpreter() {
-    let (findings, is_screened, _) =
-        run("setp.lt.u32 %q1, %l, 64; @%q1 bar.sync 0;", |launch| launch);
+    let reaches = |threads: u32| format!("setp.lt.u32 %q1, %l, {threads}; @%q1 bar.sync 0;");
+    let (findings, is_screened, _) = run(&reaches(32), |launch| launch);
     assert!(!is_screened);
+    assert_eq!(findings, []);
+    // All threads reach it after all.
+    let (findings, is_screened, _) = run(&reaches(64), |launch| launch);
+    assert!(is_screened);
     assert_eq!(findings, []);
 }

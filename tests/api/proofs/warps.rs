@@ -3,7 +3,9 @@
 
 use ptxjit::sanitize::{Checks, FindingKind};
 
-use super::{ALL, Case, case, exchange, finds, is_only_screened, is_proven, races, store};
+use super::{
+    ALL, Case, case, exchange, finds, is_only_screened, is_proven, races, run_both, store,
+};
 
 /// What lanes of other threads have written is found out when the code runs.
 const NO_INIT: Checks = Checks { init: false, ..ALL };
@@ -145,18 +147,6 @@ fn whole_warps_shuffle() {
     // Memory decides, the same for all.
     let loaded = "ld.global.b32 %r4, [%e]; setp.eq.u32 %q1, %r4, 0;";
     assert!(!run_both(case(&shuffle(loaded))));
-}
-
-/// Whether a launch is screened; in any case the findings are the interpreter's.
-fn run_both(case: Case<'_>) -> bool {
-    let exact = super::run(&case, None);
-    let mut is_screened = false;
-    for gang in super::GANGS {
-        let found = super::run(&case, Some(gang));
-        assert_eq!(found.keys, exact.keys, "gang {gang}: {}", case.body);
-        is_screened |= found.is_screened;
-    }
-    is_screened
 }
 
 #[test]

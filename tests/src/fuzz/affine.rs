@@ -1,6 +1,7 @@
 //! Kernels whose addresses are functions of the thread's numbers, for the proofs that spare
 //! sanitizers their checks: strides that fit and strides that do not quite, guards, loops with and
-//! without barriers, buffers that overlap, blocks of odd shapes.
+//! without barriers, buffers that overlap, blocks of odd shapes, copies, and what lanes of a warp do
+//! together.
 //!
 //! Nothing is race-free by construction. [`check`] asks the exact detectors what there is, and
 //! compiled code of every gang width must say the same, whatever was proven.
@@ -11,6 +12,8 @@ use ptxjit::sanitize::{Checks, Finding};
 use ptxjit::{Device, Engine, Error, Module};
 
 use super::rng::Rng;
+
+mod waits;
 
 const GANGS: [u32; 3] = [1, 8, 32];
 
@@ -30,6 +33,8 @@ pub struct Program {
     pub starts: [u32; 2],
     /// A number that the kernel is given.
     pub n: u32,
+    /// What is asked of it.
+    pub checks: Checks,
 }
 
 /// How often the launches of a program were judged by compiled code, and by proofs alone.
@@ -52,6 +57,10 @@ struct Kernel {
     counters: Vec<String>,
     /// All threads of a CTA are here.
     is_uniform: bool,
+    /// All lanes of the warps that are here are.
+    is_whole: bool,
+    /// It has what few kernels have.
+    has_rare: bool,
     /// Most indices are functions that tell threads apart, so that many kernels are clean.
     is_tame: bool,
 }
@@ -138,8 +147,20 @@ impl Kernel {
         let own = if is_shared { "%t" } else { "%g" };
         let index = self.reg("b32");
         let (k, mask) = (self.constant(), 1 << self.rng.below(6));
-        let line = match self.rng.below(6) {
+        if self.has_rare && self.is_whole && self.rng.chance(10) {
+            let other = self.shuffled(own);
+            self.line(format!("and.b32 {index}, {other}, {};", limit - 1));
+            return index;
+        }
+        let line = match self.rng.below(7) {
             0 => format!("add.u32 {index}, {own}, {k};"),
+            4 => {
+                let high = self.reg("b32");
+                self.line(format!(
+                    "shr.u32 {high}, {own}, 3; and.b32 {high}, {high}, 7;"
+                ));
+                format!("xor.b32 {index}, {own}, {high};")
+            }
             1 => format!("xor.b32 {index}, {own}, {mask};"),
             2 => format!("mad.lo.u32 {index}, {own}, 2, {k};"),
             3 => format!("sub.u32 {index}, {}, {own};", limit / 2),
@@ -165,7 +186,11 @@ impl Kernel {
         for _ in 0..self.rng.below(3) {
             let next = self.reg("b32");
             let (k, other) = (self.constant(), self.source());
-            let op = match self.rng.below(12) {
+            if self.has_rare && self.is_whole && self.rng.chance(15) {
+                value = self.shuffled(&value);
+                continue;
+            }
+            let op = match self.rng.below(13) {
                 0 => format!("add.u32 {next}, {value}, {k}"),
                 1 => format!("add.u32 {next}, {value}, {other}"),
                 2 => format!("mad.lo.u32 {next}, {value}, {k}, {other}"),
@@ -177,6 +202,7 @@ impl Kernel {
                 8 => format!("rem.u32 {next}, {value}, {}", 1 + k),
                 9 => format!("div.u32 {next}, {value}, {}", 1 + k),
                 10 => format!("mad.lo.u32 {next}, {other}, %nx, {value}"),
+                11 => format!("xor.b32 {next}, {value}, {other}"),
                 _ => format!("min.u32 {next}, {value}, {k}"),
             };
             self.line(format!("{op};"));
@@ -200,7 +226,17 @@ impl Kernel {
         let bytes = *self.rng.pick(sizes);
         let is_shared = self.rng.chance(50);
         let words = if is_shared { SHARED } else { WORDS / 4 };
-        let limit = words * 4 / bytes;
+        let addr = self.address(is_shared, words * 4 / bytes, bytes);
+        let space = match is_shared {
+            true => "shared",
+            false if self.rng.chance(20) => "generic",
+            false => "global",
+        };
+        (space, addr, bytes)
+    }
+
+    /// The address of one of so many elements in shared memory or in the buffer.
+    fn address(&mut self, is_shared: bool, limit: u32, bytes: u32) -> String {
         let index = self.index(is_shared, limit);
         let addr = self.reg("b64");
         self.line(format!("mul.wide.u32 {addr}, {index}, {bytes};"));
@@ -208,16 +244,11 @@ impl Kernel {
             let base = self.reg("b64");
             self.line(format!("mov.u64 {base}, s;"));
             self.line(format!("add.u64 {addr}, {addr}, {base};"));
-            return ("shared", addr, bytes);
+            return addr;
         }
         let pointer = *self.rng.pick(&["%a", "%a", "%b", "%c"]);
         self.line(format!("add.u64 {addr}, {addr}, {pointer};"));
-        let space = if self.rng.chance(20) {
-            "generic"
-        } else {
-            "global"
-        };
-        (space, addr, bytes)
+        addr
     }
 
     fn access(&mut self) {
@@ -270,6 +301,9 @@ impl Kernel {
     }
 
     fn statement(&mut self, depth: u32) {
+        if self.has_rare && self.rng.chance(35) {
+            return self.rare();
+        }
         let choice = self.rng.below(if depth == 0 { 6 } else { 12 });
         match choice {
             0..=4 => self.access(),
@@ -287,8 +321,15 @@ impl Kernel {
     }
 
     fn branch(&mut self, depth: u32) {
-        let was = std::mem::replace(&mut self.is_uniform, false);
-        let (pred, end) = (self.condition(), self.label());
+        let was = (self.is_uniform, self.is_whole);
+        self.is_uniform = false;
+        let (pred, end) = match self.is_whole && self.has_rare && self.rng.chance(50) {
+            true => (self.condition_of_warp(), self.label()),
+            false => {
+                self.is_whole = false;
+                (self.condition(), self.label())
+            }
+        };
         self.line(format!("@{pred} bra {end};"));
         self.statements(depth - 1);
         if self.rng.chance(40) {
@@ -300,18 +341,30 @@ impl Kernel {
         } else {
             self.line(format!("{end}:"));
         }
-        self.is_uniform = was;
+        (self.is_uniform, self.is_whole) = was;
+    }
+
+    /// A condition of the warp's number.
+    fn condition_of_warp(&mut self) -> String {
+        let (pred, warp) = (self.reg("pred"), self.reg("b32"));
+        self.line(format!("shr.u32 {warp}, %t, 5;"));
+        let (op, k) = (
+            *self.rng.pick(&["lt.u32", "eq.u32", "ne.u32"]),
+            self.rng.below(3),
+        );
+        self.line(format!("setp.{op} {pred}, {warp}, {k};"));
+        pred
     }
 
     fn repeat(&mut self, depth: u32) {
         let counter = self.reg("b32");
         let (again, end) = (self.label(), self.label());
         let pred = self.reg("pred");
-        let was = self.is_uniform;
+        let was = (self.is_uniform, self.is_whole);
         // Of a thread's own number of iterations, or of all threads' one.
         let (start, step, limit) = match self.rng.below(3) {
             0 => {
-                self.is_uniform = false;
+                (self.is_uniform, self.is_whole) = (false, false);
                 (
                     "%t".to_owned(),
                     "%nx".to_owned(),
@@ -341,7 +394,7 @@ impl Kernel {
         self.line(format!("add.u32 {counter}, {counter}, {step};"));
         self.line(format!("bra {again};"));
         self.line(format!("{end}:"));
-        self.is_uniform = was;
+        (self.is_uniform, self.is_whole) = was;
     }
 
     /// Gives all of shared memory a value.
@@ -384,6 +437,14 @@ pub fn program(seed: u64) -> Program {
     ]);
     let n = *rng.pick(&[1, 3, 32, 64, 100, 0xffff_fff0]);
     let is_tame = rng.chance(70);
+    let has_rare = rng.chance(60);
+    let checks = Checks {
+        race: true,
+        init: rng.chance(60),
+        mem: rng.chance(30),
+        sync: rng.chance(30),
+        ..Checks::default()
+    };
     let mut kernel = Kernel {
         rng,
         lines: String::new(),
@@ -392,6 +453,8 @@ pub fn program(seed: u64) -> Program {
         grid,
         counters: Vec::new(),
         is_uniform: true,
+        is_whole: block.iter().product::<u32>().is_multiple_of(32),
+        has_rare,
         is_tame,
     };
     if kernel.rng.chance(60) {
@@ -413,6 +476,7 @@ pub fn program(seed: u64) -> Program {
         block,
         starts,
         n,
+        checks,
     }
 }
 
@@ -425,11 +489,6 @@ fn run(
     engine: Engine,
     gang: Option<u32>,
 ) -> Result<Outcome, Error> {
-    let checks = Checks {
-        race: true,
-        init: true,
-        ..Checks::default()
-    };
     let module = Module::from_source(device, "affine.ptx", program.text.as_str())?;
     let words: Vec<u32> = (0..WORDS).collect();
     let data = device.alloc_from(&words)?;
@@ -440,7 +499,7 @@ fn run(
         .arg(at(0))
         .arg(at(program.starts[0]))
         .arg(at(program.starts[1]));
-    let launch = launch.arg(program.n).uses(&data).sanitize(checks);
+    let launch = launch.arg(program.n).uses(&data).sanitize(program.checks);
     let launch = match gang {
         Some(gang) => launch.gang(gang).threads(2),
         None => launch,

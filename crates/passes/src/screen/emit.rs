@@ -74,8 +74,11 @@ impl Emit<'_> {
     }
 
     pub(super) fn widen(&mut self, arg: Value, to: Type) -> Value {
+        self.resize(ResizeOp::Uext, arg, to)
+    }
+
+    pub(super) fn resize(&mut self, op: ResizeOp, arg: Value, to: Type) -> Value {
         let from = self.func.ty(arg);
-        let op = ResizeOp::Uext;
         self.value(InstData::Resize { op, from, to, arg }, to)
     }
 

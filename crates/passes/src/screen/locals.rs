@@ -6,8 +6,8 @@
 //! left to the pass that makes values of variables: where indices are constants, nothing remains.
 
 use ptxjit_ir::{
-    CompareOp, Function, Inst, InstData, MemSem, Scope, Space, StackSlot, StackSlotData, Type,
-    Value,
+    CompareOp, Function, Inst, InstData, MemSem, ResizeOp, Scope, Space, StackSlot, StackSlotData,
+    Type, Value,
 };
 use rustc_hash::FxHashMap;
 
@@ -59,7 +59,7 @@ pub(super) fn follow(func: &Function) -> Result<FxHashMap<Inst, StackSlot>, &'st
             }
         );
         match pointer {
-            Some(pointer) if is_plain && pointer.form == Form::Window => {
+            Some(pointer) if is_plain && pointer.form != Form::Generic => {
                 sites.insert(inst, pointer.slot);
             }
             None if !is_plain => {}
@@ -139,7 +139,12 @@ impl Instrument<'_> {
             _ => unreachable!("only loads and stores are followed"),
         };
         let base = self.slot_start(slot);
-        let from = self.emit.sub(addr, base);
+        let is_narrow = self.emit.func.ty(addr) == Type::B32;
+        let wide = match is_narrow {
+            true => self.emit.resize(ResizeOp::Sext, addr, Type::B64),
+            false => addr,
+        };
+        let from = self.emit.sub(wide, base);
         self.stays(
             from,
             offset,
@@ -149,8 +154,12 @@ impl Instrument<'_> {
         let Some(&shadow) = self.locals.shadows.get(&slot) else {
             return;
         };
-        let base = self.slot_start(shadow);
-        let addr = self.emit.add(base, from);
+        let shadow = self.slot_start(shadow);
+        let mut distance = self.emit.sub(shadow, base);
+        if is_narrow {
+            distance = self.emit.resize(ResizeOp::Trunc, distance, Type::B32);
+        }
+        let addr = self.emit.add(addr, distance);
         let ones = self.emit.iconst(ty, ty.mask());
         if is_store {
             let args = vec![ones; n as usize];
