@@ -26,11 +26,11 @@ pub fn keep(program: &mut Program, wanted: Wanted) -> Kept {
     let mut kept = Kept::default();
     for func in program.functions.values_mut() {
         if wanted.locals() {
-            each_of_local(func, |sem, loc| match sem {
-                MemSem::Volatile => {
+            each_of_local(func, |sem, loc| {
+                if *sem == MemSem::Volatile {
                     kept.volatile.insert(loc);
                 }
-                sem => *sem = MemSem::Volatile,
+                *sem = MemSem::Volatile;
             });
         }
         each_load(func, |sem, loc| match sem {

@@ -121,22 +121,26 @@ impl Instrument<'_> {
         let Some(&slot) = self.locals.sites.get(&inst) else {
             return;
         };
-        let (ty, n, addr, offset, is_store) = match &self.emit.func.insts[inst].data {
-            &InstData::Load {
-                ty,
-                n,
-                addr,
-                offset,
-                ..
-            } => (ty, u32::from(n), addr, offset, false),
-            InstData::Store {
-                ty,
-                addr,
-                offset,
-                args,
-                ..
-            } => (*ty, args.len() as u32, *addr, *offset, true),
-            _ => unreachable!("only loads and stores are followed"),
+        let (ty, n, addr, offset, is_store) = if let &InstData::Load {
+            ty,
+            n,
+            addr,
+            offset,
+            ..
+        } = &self.emit.func.insts[inst].data
+        {
+            (ty, u32::from(n), addr, offset, false)
+        } else if let InstData::Store {
+            ty,
+            addr,
+            offset,
+            args,
+            ..
+        } = &self.emit.func.insts[inst].data
+        {
+            (*ty, args.len() as u32, *addr, *offset, true)
+        } else {
+            unreachable!("only loads and stores are followed")
         };
         let base = self.slot_start(slot);
         let is_narrow = self.emit.func.ty(addr) == Type::B32;
@@ -176,7 +180,8 @@ impl Instrument<'_> {
             offset,
         };
         let load = self.emit.inst(data, &vec![ty; n as usize]);
-        for written in self.emit.func.insts[load].results.to_vec() {
+        for idx in 0..n as usize {
+            let written = self.emit.func.insts[load].results[idx];
             let cond = self.emit.compare(CompareOp::Ne, [written, ones]);
             self.suspect(cond);
         }

@@ -38,14 +38,16 @@ fn remove(func: &mut Function, is_removed: impl Fn(MarkOp) -> bool) {
     }
 }
 
-fn mark(inst: &InstData) -> Option<MarkOp> {
-    match inst {
-        InstData::Device {
-            op: DeviceOp::Mark(mark),
-            ..
-        } => Some(*mark),
-        _ => None,
+/// The mark that an instruction is.
+pub(super) fn mark(inst: &InstData) -> Option<MarkOp> {
+    if let InstData::Device {
+        op: DeviceOp::Mark(mark),
+        ..
+    } = inst
+    {
+        return Some(*mark);
     }
+    None
 }
 
 fn is_of_copies(mark: MarkOp) -> bool {

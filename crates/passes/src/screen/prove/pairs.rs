@@ -164,7 +164,7 @@ fn overlap(a: &Entry, b: &Entry, who: Who, shape: &Shape) -> bool {
     let mut terms = Vec::new();
     let mut parted = matches!(who, Who::Any | Who::Same);
     let lanes = shape.lanes.unwrap_or([false; DIGITS]);
-    for idx in 0..DIGITS {
+    for (idx, &is_lane) in lanes.iter().enumerate() {
         let of_cta = shape.is_cta[idx];
         let [of_a, of_b] =
             [(a, idx), (b, idx)].map(|(it, idx)| [it.lo[idx], it.hi[idx]].map(i128::from));
@@ -184,7 +184,7 @@ fn overlap(a: &Entry, b: &Entry, who: Who, shape: &Shape) -> bool {
         }
         let matters = match who {
             Who::Ctas => of_cta,
-            Who::Warps | Who::WarpsOfCta => !lanes[idx],
+            Who::Warps | Who::WarpsOfCta => !is_lane,
             Who::Any | Who::Same | Who::Threads | Who::SameCta => true,
         };
         let is_one = of_a[0] == of_a[1] && of_a == of_b;

@@ -13,6 +13,7 @@ use crate::analysis::cfg::{self, Cfg};
 use crate::analysis::dominators::{self, DomTree};
 use crate::analysis::loops::{self, Loop, LoopForest};
 use crate::screen::access::{Access, Kind};
+use crate::screen::marks;
 
 /// What a walk needs to know of a program, whatever the launch.
 #[derive(Debug)]
@@ -122,19 +123,14 @@ fn in_copies(func: &Function, cfg: &Cfg) -> Result<FxHashSet<Inst>, Unproven> {
     for &block in &cfg.rpo {
         let mut is_in = at_start[block] == Some(true);
         for &inst in &func.blocks[block].insts {
-            match func.insts[inst].data {
-                InstData::Device {
-                    op: DeviceOp::Mark(MarkOp::AsyncBegin),
-                    ..
-                } => is_in = true,
-                InstData::Device {
-                    op: DeviceOp::Mark(MarkOp::AsyncEnd),
-                    ..
-                } => is_in = false,
-                _ if is_in => {
-                    found.insert(inst);
+            match marks::mark(&func.insts[inst].data) {
+                Some(MarkOp::AsyncBegin) => is_in = true,
+                Some(MarkOp::AsyncEnd) => is_in = false,
+                Some(_) | None => {
+                    if is_in {
+                        found.insert(inst);
+                    }
                 }
-                _ => {}
             }
         }
         for &succ in &cfg.succs[block] {
@@ -148,16 +144,9 @@ fn in_copies(func: &Function, cfg: &Cfg) -> Result<FxHashSet<Inst>, Unproven> {
 
 /// Whether it commits a group of copies, or waits for some.
 fn is_of_groups(data: &InstData) -> bool {
-    let InstData::Device {
-        op: DeviceOp::Mark(mark),
-        ..
-    } = data
-    else {
-        return false;
-    };
     matches!(
-        mark,
-        MarkOp::CommitGroup | MarkOp::WaitGroup(_) | MarkOp::WaitAll
+        marks::mark(data),
+        Some(MarkOp::CommitGroup | MarkOp::WaitGroup(_) | MarkOp::WaitAll)
     )
 }
 
