@@ -14,7 +14,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use ptxjit::sanitize::{Checks, Finding, FindingKind, Severity};
+use ptxjit::sanitize::{Checks, Finding, FindingKind, Reason, Severity};
 use ptxjit::{Device, Engine, Error, Module};
 
 use super::patterns;
@@ -294,8 +294,12 @@ fn judge(program: &Program, findings: &[Finding]) -> Result<(), String> {
     };
     let is_race = |finding: &&Finding| finding.kind == FindingKind::Race;
     let is_inside = |finding: &Finding| {
-        let mut accesses = finding.accesses.iter();
-        accesses.all(|access| lines.contains(&access.ptx.line))
+        let mut inside = (finding.accesses.iter()).map(|it| lines.contains(&it.ptx.line));
+        // A copy that is not waited for may be in conflict with what comes later.
+        match finding.reason == Some(Reason::Async) {
+            true => inside.any(|it| it),
+            false => inside.all(|it| it),
+        }
     };
     let races: Vec<&Finding> = findings.iter().filter(is_race).collect();
     if let Some(other) = races.iter().find(|finding| !is_inside(finding)) {
