@@ -525,7 +525,12 @@ pub fn check(device: &Device, seed: u64) -> Result<Judged, String> {
         keys
     };
     let mut sum = Judged::default();
-    for gang in GANGS {
+    // Proofs do not depend on the gang's width.
+    let one = GANGS[seed as usize % GANGS.len()];
+    let gangs = GANGS
+        .into_iter()
+        .filter(|&gang| gang == one || seed.is_multiple_of(8));
+    for gang in gangs {
         let found = run(device, &program, Engine::Jit, Some(gang));
         let (found, judged, now) = found.map_err(|err| told(&format!("gang {gang}"), err))?;
         let judged = judged.unwrap_or_default();

@@ -26,6 +26,10 @@ const FEW_FILLING: i128 = 256;
 /// Some hundred iterations are as many steps as a walk through a long kernel.
 const FEW_UNEVEN: i128 = 512;
 
+/// Constants that are added to a header's parameter in one iteration: unrolled loops add one for
+/// each of the iterations that became one.
+const MOST_TERMS: u32 = 64;
+
 /// How a header's parameter changes.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Change {
@@ -175,16 +179,29 @@ impl Walk<'_> {
                 value - (1 << bits)
             })
         };
-        let Some(&InstData::IntBinary { op, args, .. }) = self.func.def_inst(arg) else {
-            return Change::Unknown;
-        };
-        let by = match (args[0] == param, args[1] == param) {
-            (true, _) if op == IntBinaryOp::Add => constant(args[1]),
-            (_, true) if op == IntBinaryOp::Add => constant(args[0]),
-            (true, _) if op == IntBinaryOp::Sub => constant(args[1]).map(|by| -by),
-            (true | false, true | false) => None,
-        };
-        by.map_or(Change::Unknown, Change::By)
+        let (mut value, mut sum) = (arg, 0);
+        for _ in 0..MOST_TERMS {
+            let Some(&InstData::IntBinary { op, args, .. }) = self.func.def_inst(value) else {
+                return Change::Unknown;
+            };
+            let [a, b] = args.map(constant);
+            let by = match (op, a, b) {
+                (IntBinaryOp::Add, _, Some(by)) => by,
+                (IntBinaryOp::Sub, _, Some(by)) => -by,
+                (IntBinaryOp::Add, Some(by), None) => by,
+                _ => return Change::Unknown,
+            };
+            value = args[usize::from(b.is_none())];
+            sum += by;
+            if value == param {
+                return if sum == 0 {
+                    Change::Not
+                } else {
+                    Change::By(sum)
+                };
+            }
+        }
+        Change::Unknown
     }
 
     /// Whether all iterations have the same value.
