@@ -117,7 +117,10 @@ fn put(out: HostPtr, fault: &fault::Fault) -> ptxjit_driver::Result<()> {
     host::put_all(out.0 + NUMBERS_AT, &numbers)?;
     let strings = [fault.kind, &fault.kernel, &fault.source, &fault.report].map(c_string);
     let addresses = strings.each_ref().map(|text| text.as_ptr() as u64);
-    STRINGS.with(|kept| *kept.borrow_mut() = strings);
+    let mut strings = Some(strings);
+    let _ = STRINGS.try_with(|kept| strings.take().map(|strings| kept.replace(strings)));
+    // In a thread that is ending there is no such place: the strings stay for good.
+    std::mem::forget(strings);
     host::put_all(out.0 + STRINGS_AT, &addresses)
 }
 

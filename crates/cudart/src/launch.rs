@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "exports functions under C's names")]
 
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 
 use crate::call::{Code, Result, exports};
 use crate::device;
@@ -140,8 +141,37 @@ exports! {
 
 // --- Configurations between `<<<…>>>` and the function that launches ---
 
+type Configuration = (Dim3, Dim3, usize, u64);
+
+/// What has been pushed and not popped: more than one while arguments of a launch launch something
+/// themselves.
+struct Configurations {
+    last: Option<Configuration>,
+    before: ManuallyDrop<Vec<Configuration>>,
+}
+
 thread_local! {
-    static CONFIGURATIONS: RefCell<Vec<(Dim3, Dim3, usize, u64)>> = const { RefCell::new(Vec::new()) };
+    // Without a destructor, since destructors of global objects launch, too: by then the main
+    // thread's variables have ended.
+    static CONFIGURATIONS: RefCell<Configurations> = const {
+        RefCell::new(Configurations { last: None, before: ManuallyDrop::new(Vec::new()) })
+    };
+}
+
+impl Configurations {
+    fn push(&mut self, configuration: Configuration) {
+        self.before.extend(self.last.replace(configuration));
+    }
+
+    fn pop(&mut self) -> Option<Configuration> {
+        let popped = self.last.take();
+        self.last = self.before.pop();
+        if self.last.is_none() {
+            // Nothing else frees its memory.
+            *self.before = Vec::new();
+        }
+        popped
+    }
 }
 
 exports! {
@@ -153,7 +183,7 @@ exports! {
 
     /// Gives back what was in `<<<…>>>`.
     early __cudaPopCallConfiguration(grid_out: u64, block_out: u64, shared_out: u64, stream_out: u64) {
-        let last = CONFIGURATIONS.with_borrow_mut(Vec::pop);
+        let last = CONFIGURATIONS.with_borrow_mut(Configurations::pop);
         let (grid, block, shared, stream) = last.ok_or(Code::MISSING_CONFIGURATION)?;
         host::put(grid_out, grid)?;
         host::put(block_out, block)?;

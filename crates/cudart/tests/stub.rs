@@ -27,7 +27,8 @@ fn a_program_as_nvcc_makes_it_runs() {
             .output()
             .expect("the program can be started");
         let messages = String::from_utf8_lossy(&run.stderr);
-        assert_eq!(run.stdout, b"all is well\n", "{name}: {messages}");
+        let printed = b"all is well\nafter the end, too\n";
+        assert_eq!(run.stdout, printed, "{name}: {messages}");
         assert!(run.status.success(), "{name}: {messages}");
         assert!(!messages.contains("version information"), "{messages}");
     }

@@ -1,6 +1,5 @@
 //! Contexts: stacks of current ones, primary contexts, and errors that stick.
 
-use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -11,6 +10,7 @@ use crate::device::{self, Device};
 use crate::error::{Failure, Result};
 use crate::handle::{Kind, Object, Slab};
 use crate::stream::Stream;
+use crate::thread_end::{self, Kept};
 use crate::types::{
     CUcontext, CUctx_flags, CUctxCreateParams, CUexecAffinityParam, CUexecAffinityType, CUresult,
 };
@@ -179,7 +179,17 @@ impl Context {
 // --- The stack of the calling thread ---
 
 thread_local! {
-    static STACK: RefCell<Vec<Arc<Context>>> = const { RefCell::new(Vec::new()) };
+    static STACK: Kept<Vec<Arc<Context>>> = const { thread_end::kept(Vec::new()) };
+}
+
+/// Leaves the calling thread, which ends, without contexts.
+pub(crate) fn end_thread() {
+    STACK.with_borrow_mut(|stack| **stack = Vec::new());
+}
+
+fn push(stack: &mut Vec<Arc<Context>>, context: Arc<Context>) {
+    thread_end::watch();
+    stack.push(context);
 }
 
 /// The current context, whatever has become of it.
@@ -251,7 +261,7 @@ pub fn set_current(handle: CUcontext) -> Result<()> {
         let context = get(handle)?;
         match top {
             Some(top) => *top = context,
-            None => stack.push(context),
+            None => push(&mut stack, context),
         }
         Ok(())
     })
@@ -261,7 +271,7 @@ pub fn set_current(handle: CUcontext) -> Result<()> {
 pub fn push_current(handle: CUcontext) -> Result<()> {
     check_not_null(handle)?;
     let context = get(handle)?;
-    STACK.with(|stack| stack.borrow_mut().push(context));
+    STACK.with_borrow_mut(|stack| push(stack, context));
     Ok(())
 }
 
@@ -293,7 +303,7 @@ pub fn create(flags: u32, device: i32, api_version: u32) -> Result<CUcontext> {
     let context =
         CONTEXTS.insert(|handle| Context::new(handle, device, flags, api_version, false))?;
     let handle = context.raw();
-    STACK.with(|stack| stack.borrow_mut().push(context));
+    STACK.with_borrow_mut(|stack| push(stack, context));
     Ok(handle)
 }
 

@@ -46,6 +46,7 @@ pub mod report;
 pub mod settings;
 mod state;
 pub mod stream;
+mod thread_end;
 pub mod trace;
 
 pub use error::Result;

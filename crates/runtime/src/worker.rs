@@ -128,9 +128,9 @@ impl Worker {
     pub(crate) fn new(arena: (u64, u32), flush_denormals: bool) -> std::io::Result<Worker> {
         fault::install();
         fault::ensure_signal_stack();
-        let coro = match SPARE.with(|spare| spare.borrow_mut().take()) {
-            Some(coro) => coro,
-            None => Box::new(Coro::new(DefaultStack::new(STACK_SIZE)?)),
+        let coro = match SPARE.try_with(|spare| spare.borrow_mut().take()) {
+            Ok(Some(coro)) => coro,
+            Ok(None) | Err(_) => Box::new(Coro::new(DefaultStack::new(STACK_SIZE)?)),
         };
         let fp = if flush_denormals {
             FpControl::FLUSH

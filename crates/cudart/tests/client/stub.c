@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct { unsigned x, y, z; } dim3;
 typedef int cudaError_t;
@@ -38,7 +39,7 @@ extern cudaError_t cudaFuncGetName(const char **, const void *);
     do {                                                                                                                       \
         if (!(condition)) {                                                                                                    \
             fprintf(stderr, "line %d: not %s\n", __LINE__, #condition);                                                        \
-            exit(1);                                                                                                           \
+            fflush(stderr), _exit(1);                                                                                          \
         }                                                                                                                      \
     } while (0)
 
@@ -188,10 +189,23 @@ static void errors(void) {
     kernels();
 }
 
+/* The destructor of a global object, when the variables of the main thread have ended. */
+static void *global;
+static void late(void) {
+    kernels();
+    CHECK(cudaFree(global) == 0 && cudaFree(global) == 1);
+    CHECK(__cudaPushCallConfiguration((dim3){1, 1, 1}, (dim3){1, 1, 1}, 0, 0) == 0);
+    wild((void *)8);
+    CHECK(cudaDeviceSynchronize() == 700);
+    puts("after the end, too");
+}
+
 int main(void) {
+    atexit(late);
     kernels();
     variables();
     errors();
+    CHECK(cudaMalloc(&global, 100) == 0);
     puts("all is well");
     return 0;
 }

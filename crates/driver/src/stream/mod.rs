@@ -9,7 +9,6 @@ pub(crate) mod dispatch;
 pub mod memop;
 pub(crate) mod queue;
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
@@ -23,6 +22,7 @@ use crate::error::Result;
 use crate::handle::{Kind, Object, Slab};
 use crate::memory::pool;
 use crate::state;
+use crate::thread_end::{self, Kept};
 use crate::types::{CUcontext, CUresult, CUstream, CUstream_flags};
 use attributes::Attributes;
 use queue::Queue;
@@ -217,35 +217,34 @@ impl Context {
     }
 }
 
-/// The default streams of one thread, which end with it.
-#[derive(Default)]
-struct OwnStreams(SmallVec<[(u64, Arc<Stream>); 1]>);
-
-impl Drop for OwnStreams {
-    fn drop(&mut self) {
-        for (_, stream) in &self.0 {
-            stream.end();
-        }
-    }
-}
+/// The default streams of one thread, by the numbers of their contexts.
+type OwnStreams = SmallVec<[(u64, Arc<Stream>); 1]>;
 
 thread_local! {
-    static OWN: RefCell<OwnStreams> = RefCell::default();
+    static OWN: Kept<OwnStreams> = thread_end::kept(SmallVec::new());
+}
+
+/// Ends the default streams of the calling thread, which ends.
+pub(crate) fn end_thread() {
+    for (_, stream) in OWN.with_borrow_mut(|own| std::mem::take(&mut **own)) {
+        stream.end();
+    }
 }
 
 /// The calling thread's default stream in a context.
 fn per_thread(context: &Context) -> Arc<Stream> {
     OWN.with_borrow_mut(|own| {
-        if let Some((_, stream)) = own.0.iter().find(|(id, _)| *id == context.id) {
+        if let Some((_, stream)) = own.iter().find(|(id, _)| *id == context.id) {
             return stream.clone();
         }
-        own.0.retain(|(_, stream)| !stream.health.is_destroyed());
+        own.retain(|(_, stream)| !stream.health.is_destroyed());
         let handle = CUstream::PER_THREAD.0;
         let health = context.health.clone();
         let stream = Stream::new(handle, context.raw().0, health, Role::PerThread, 0);
         let stream = Arc::new(stream);
         context.add_blocking(&stream);
-        own.0.push((context.id, stream.clone()));
+        thread_end::watch();
+        own.push((context.id, stream.clone()));
         stream
     })
 }

@@ -26,6 +26,7 @@ use smallvec::SmallVec;
 use super::{Stream, dispatch};
 use crate::command::Command;
 use crate::error::Failure;
+use crate::thread_end;
 use crate::types::CUresult;
 
 /// Commands that a command waits for.
@@ -174,7 +175,8 @@ impl Stream {
             if has_come() {
                 return;
             }
-            let may_help = DEPTH.get() < MAX_DEPTH && !state.needs_own_thread();
+            let may_help =
+                DEPTH.get() < MAX_DEPTH && !state.needs_own_thread() && !thread_end::has_begun();
             if !state.is_running && (may_help || !self.kick_locked(&mut state)) {
                 self.run_next(state);
                 continue;
