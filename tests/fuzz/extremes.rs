@@ -6,8 +6,9 @@
 //! ```
 //!
 //! `fuzz-extremes --check SEED --limit BYTES` and `fuzz-extremes --run SEED --limit BYTES` are such
-//! processes: they print what they took.
+//! processes: they print what they took. `fuzz-extremes --print SEED --limit BYTES` prints the module.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Output};
 use std::time::{Duration, Instant};
@@ -21,6 +22,9 @@ const SECONDS: u64 = 10;
 
 /// KiB of memory that a module may take.
 const MEMORY: u64 = 1 << 20;
+
+/// Bytes that the shapes of a module need to differ in length.
+const LEAST_LIMIT: usize = 1 << 12;
 
 /// The time limit of a launch whose code is there: many kernels never end. Compilation has no such
 /// limit, as what bounds it must be counts of its work.
@@ -53,14 +57,23 @@ fn run() -> Result<usize> {
             "--count" => count = value.parse()?,
             "--limit" => limit = value.parse()?,
             "--check" => part = Some((Part::Check, value.parse()?)),
+            "--print" => part = Some((Part::Print, value.parse()?)),
             "--run" => part = Some((Part::Run, value.parse()?)),
             "--out" => out = value.into(),
             _ => anyhow::bail!("unknown option {word}"),
         }
     }
+    anyhow::ensure!(
+        limit >= LEAST_LIMIT,
+        "--limit needs {LEAST_LIMIT} bytes at least"
+    );
     match part {
         Some((Part::Check, seed)) => {
             check(seed, limit);
+            return Ok(0);
+        }
+        Some((Part::Print, seed)) => {
+            std::io::stdout().write_all(extremes::module(seed, limit).as_bytes())?;
             return Ok(0);
         }
         Some((Part::Run, seed)) => {
@@ -90,6 +103,7 @@ fn run() -> Result<usize> {
 #[derive(Clone, Copy)]
 enum Part {
     Check,
+    Print,
     Run,
 }
 

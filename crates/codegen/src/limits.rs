@@ -31,9 +31,15 @@ const MOST_DEFINITIONS: usize = 1 << 26;
 /// a lane has 16 bits, and two states are taken.
 const MOST_WAITS: usize = 0xfffe;
 
-/// Pairs of a value and a block that it lives through. Allocating registers with a look at all of
-/// the code takes about a fifth of a microsecond for each. The largest kernels in use have as many.
+/// Pairs of a value and a block that it lives through, where registers are allocated with a look at
+/// all of the code. The largest kernels in use have as many.
 const MOST_LIVE: u64 = 1 << 25;
+
+/// Blocks of the same. Its time grows with the square of the blocks that one variable is passed
+/// along, as it compares each of them with all before, and so it does with the places to split at:
+/// a thousand loops with a thousand variables, 33,000 blocks, took eight seconds. The largest
+/// kernels in use have 6,000.
+const MOST_BLOCKS: usize = 1 << 14;
 
 /// The same where registers are allocated in one pass, with blocks for faults, and each block
 /// counted once more for each branch to it: a pair takes some ten nanoseconds. Values live longer
@@ -99,9 +105,15 @@ pub(crate) fn check_places(func: &ir::Function, plan: &Plan) -> Result<(), Compi
 pub(crate) fn one_pass(func: &cl::Function) -> Option<String> {
     // Blocks for faults lie behind all others, and the allocator that looks at all of the code
     // sees that the values do not live in between.
-    let hot = func.layout.blocks();
-    let hot = hot.filter(|&block| !func.layout.is_cold(block));
-    let n_live: u64 = live(func, hot).iter().sum();
+    let hot = || {
+        let blocks = func.layout.blocks();
+        blocks.filter(|&block| !func.layout.is_cold(block))
+    };
+    let n_blocks = hot().count();
+    if n_blocks > MOST_BLOCKS {
+        return Some(format!("{n_blocks} blocks, more than {MOST_BLOCKS}"));
+    }
+    let n_live: u64 = live(func, hot()).iter().sum();
     (n_live > MOST_LIVE)
         .then(|| format!("values live through {n_live} blocks in all, more than {MOST_LIVE}"))
 }
@@ -286,6 +298,13 @@ mod tests {
         assert_eq!(one_pass(&chain(4096, 8192)), None);
         let why = one_pass(&chain(4096, 8193)).unwrap();
         assert!(why.contains("33558528 blocks in all"), "{why}");
+    }
+
+    #[test]
+    fn registers_are_allocated_in_one_pass_where_there_are_many_blocks() {
+        assert_eq!(one_pass(&chain(1, MOST_BLOCKS - 1)), None);
+        let why = one_pass(&chain(1, MOST_BLOCKS)).unwrap();
+        assert!(why.contains("16385 blocks, more than"), "{why}");
     }
 
     #[test]

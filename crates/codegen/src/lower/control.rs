@@ -277,6 +277,9 @@ impl Lower<'_, '_> {
         switch.emit(&mut self.b, index, blocks[blocks.len() - 1]);
         for (edge, block) in edges.into_iter().zip(blocks) {
             self.b.switch_to_block(block);
+            // Otherwise it would have parameters for what is read behind it, and finding the
+            // branch's target for each takes as many steps as there are targets.
+            self.b.seal_block(block);
             self.scoped(|lower| lower.go_edges(&[edge], pending));
         }
     }

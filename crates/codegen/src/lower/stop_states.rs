@@ -33,10 +33,20 @@ impl Lower<'_, '_> {
         let state = self.b.use_var(several.state);
         if loops.latches.len() > MOST_COMPARED {
             let mut switch = Switch::new();
+            let mut entries = Vec::new();
             for (number, &latch) in loops.latches.iter().enumerate().skip(1) {
-                switch.set_entry(number as u128, latch);
+                let entry = self.b.create_block();
+                switch.set_entry(number as u128, entry);
+                entries.push((entry, latch));
             }
             switch.emit(&mut self.b, state, loops.latches[0]);
+            for (entry, latch) in entries {
+                self.b.switch_to_block(entry);
+                // The arguments for a latch are then found at a jump and not at the table, where
+                // finding each takes as many steps as the table has targets.
+                self.b.seal_block(entry);
+                self.b.ins().jump(latch, &[]);
+            }
             return;
         }
         for (number, &latch) in loops.latches.iter().enumerate().skip(1).rev() {

@@ -1,5 +1,7 @@
 //! Scalar evolution: how far a value moves in one iteration of a loop, or from one CTA to the next.
 
+use std::ops::RangeInclusive;
+
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
     Block, Function, Inst, InstData, IntBinaryOp, ResizeOp, Space, SpecialReg, SrcLoc, Type, Value,
@@ -10,29 +12,28 @@ use crate::analysis::order::{Node, Order};
 use crate::cost;
 
 /// A loop of the order.
-pub(crate) struct Loop {
+pub(crate) struct Loop<'o> {
+    order: &'o Order,
     pub(crate) header: Block,
     /// Its blocks, the header first.
     pub(crate) members: Vec<Block>,
     /// Whether other loops are in it.
     pub(crate) has_inner: bool,
-    is_member: SecondaryMap<Block, bool>,
+    positions: RangeInclusive<usize>,
 }
 
-impl Loop {
-    pub(crate) fn new(order: &Order, header: Block) -> Option<Loop> {
+impl<'o> Loop<'o> {
+    pub(crate) fn new(order: &'o Order, header: Block) -> Option<Loop<'o>> {
         let mut out = Loop {
+            order,
             header,
             members: Vec::new(),
             has_inner: false,
-            is_member: SecondaryMap::new(),
+            positions: order.loop_range(header)?,
         };
-        for node in &order.nodes[order.loop_range(header)?] {
+        for node in &order.nodes[out.positions.clone()] {
             match *node {
-                Node::Block(block) => {
-                    out.members.push(block);
-                    out.is_member[block] = true;
-                }
+                Node::Block(block) => out.members.push(block),
                 Node::LoopEnd(other) => out.has_inner |= other != header,
             }
         }
@@ -40,7 +41,8 @@ impl Loop {
     }
 
     pub(crate) fn contains(&self, block: Block) -> bool {
-        self.is_member[block]
+        let at = self.order.block_pos[block];
+        at.is_some_and(|at| self.positions.contains(&(at as usize)))
     }
 }
 
@@ -142,7 +144,7 @@ fn binary(
 /// The steps of one loop's values.
 pub(crate) struct Steps<'a> {
     func: &'a Function,
-    around: &'a Loop,
+    around: &'a Loop<'a>,
     is_inside: SecondaryMap<Inst, bool>,
 }
 
@@ -228,7 +230,7 @@ fn constant(func: &Function, value: Value) -> Step {
 }
 
 impl<'a> Steps<'a> {
-    pub(crate) fn new(func: &'a Function, around: &'a Loop) -> Steps<'a> {
+    pub(crate) fn new(func: &'a Function, around: &'a Loop<'a>) -> Steps<'a> {
         let mut is_inside = SecondaryMap::new();
         for &block in &around.members {
             for &inst in &func.blocks[block].insts {

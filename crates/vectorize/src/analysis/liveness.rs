@@ -1,10 +1,11 @@
 //! Which values are live at the start of each block.
 //!
 //! How: for each value, a walk backwards from its uses to its definition; the cost is the sum of
-//! the live ranges.
+//! the uses and the live ranges.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Value};
+use ptxjit_passes::effort::{Effort, Spent};
 
 /// Live-in sets, each sorted.
 pub(crate) struct Liveness {
@@ -12,8 +13,20 @@ pub(crate) struct Liveness {
     pub live_in: SecondaryMap<Block, Vec<Value>>,
 }
 
-/// Computes liveness; `preds` as from `repair::predecessors`.
+/// Computes liveness, however long it takes; `preds` as from `repair::predecessors`.
 pub(crate) fn run(func: &Function, preds: &SecondaryMap<Block, Vec<Block>>) -> Liveness {
+    match within(func, preds, &Effort::unlimited()) {
+        Ok(live) => live,
+        Err(spent) => unreachable!("{spent}, though there is no limit"),
+    }
+}
+
+/// The same within an effort.
+pub(crate) fn within(
+    func: &Function,
+    preds: &SecondaryMap<Block, Vec<Block>>,
+    effort: &Effort,
+) -> Result<Liveness, Spent> {
     let mut def_block: SecondaryMap<Value, Option<Block>> = SecondaryMap::new();
     for (block, data) in func.blocks.iter() {
         for &param in &data.params {
@@ -38,6 +51,7 @@ pub(crate) fn run(func: &Function, preds: &SecondaryMap<Block, Vec<Block>>) -> L
         }
         data.term.for_each_arg(|value| uses.push((value, block)));
     }
+    effort.spend(func.blocks.len() + uses.len())?;
     uses.sort_unstable();
     uses.dedup();
     let mut live_in: SecondaryMap<Block, Vec<Value>> = SecondaryMap::new();
@@ -50,8 +64,9 @@ pub(crate) fn run(func: &Function, preds: &SecondaryMap<Block, Vec<Block>>) -> L
                 continue;
             }
             live_in[block].push(value);
+            effort.spend(1)?;
             work.extend(preds[block].iter().copied());
         }
     }
-    Liveness { live_in }
+    Ok(Liveness { live_in })
 }

@@ -32,6 +32,8 @@ pub struct Order {
     pub block_pos: SecondaryMap<Block, Option<u32>>,
     /// Position of the loop end of each header.
     pub end_pos: SecondaryMap<Block, Option<u32>>,
+    /// The header of the innermost loop around each block.
+    innermost: SecondaryMap<Block, Option<Block>>,
 }
 
 impl Order {
@@ -61,12 +63,7 @@ impl Order {
 
     /// The header of the innermost loop around a block.
     pub fn innermost(&self, block: Block) -> Option<Block> {
-        let at = self.block_pos[block]? as usize;
-        // Loops are nested: the first to end after the block, and begin before it.
-        self.nodes[at..].iter().find_map(|node| match *node {
-            Node::LoopEnd(header) if self.block_pos[header]? as usize <= at => Some(header),
-            Node::Block(_) | Node::LoopEnd(_) => None,
-        })
+        self.innermost[block]
     }
 
     /// The members of the loop with this header, as positions.
@@ -111,7 +108,23 @@ pub(crate) fn within(
             Node::LoopEnd(header) => ctx.order.end_pos[header] = Some(pos as u32),
         }
     }
+    find_innermost(&mut ctx.order);
     Ok(ctx.order)
+}
+
+fn find_innermost(order: &mut Order) {
+    let mut around = Vec::new();
+    for node in &order.nodes {
+        match *node {
+            Node::Block(block) => {
+                if order.end_pos[block].is_some() {
+                    around.push(block);
+                }
+                order.innermost[block] = around.last().copied();
+            }
+            Node::LoopEnd(_) => drop(around.pop()),
+        }
+    }
 }
 
 fn reachable(func: &Function, roots: &[Block]) -> Vec<Block> {

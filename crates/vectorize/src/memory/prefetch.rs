@@ -27,6 +27,7 @@ use crate::analysis::order::{Node, Order};
 use crate::analysis::sums::Sum;
 use crate::analysis::variability::Variability;
 use crate::cost;
+use crate::speculate::ssa_repair::predecessors;
 
 /// Inserts prefetches; returns how many.
 pub(crate) fn run(
@@ -42,6 +43,7 @@ pub(crate) fn run(
     let mut found = Vec::new();
     let mut near: Vec<Hint> = for_next_cta(func, order, divergence);
     let mut ctas = None;
+    let preds = predecessors(func);
     for node in &order.nodes {
         let Node::LoopEnd(header) = *node else {
             continue;
@@ -57,7 +59,7 @@ pub(crate) fn run(
         if is_full || !around.members.iter().any(|&block| waits[block]) {
             continue;
         }
-        if let Some(before) = entered_from(func, order, entries, &around) {
+        if let Some(before) = entered_from(func, order, entries, (&around, &preds)) {
             let hints = hints(func, order, &around, divergence);
             found.extend(hints.into_iter().map(|hint| (before, hint)));
         }
@@ -121,7 +123,7 @@ fn for_next_cta(func: &Function, order: &Order, divergence: &Divergence) -> Vec<
 fn for_next_gang(
     func: &Function,
     ctas: &Ctas,
-    around: &Loop,
+    around: &Loop<'_>,
     divergence: &Divergence,
 ) -> Vec<Hint> {
     let mut hints: Vec<Hint> = Vec::new();
@@ -304,7 +306,7 @@ impl Hint {
     }
 }
 
-fn hints(func: &Function, order: &Order, around: &Loop, divergence: &Divergence) -> Vec<Hint> {
+fn hints(func: &Function, order: &Order, around: &Loop<'_>, divergence: &Divergence) -> Vec<Hint> {
     let steps = Steps::new(func, around);
     let mut hints = Vec::new();
     for &block in &around.members {
@@ -324,35 +326,32 @@ fn hints(func: &Function, order: &Order, around: &Loop, divergence: &Divergence)
 
 /// The only block from which a loop is entered, if it enters at the header and leaves no other
 /// loop.
-fn entered_from(func: &Function, order: &Order, entries: &[Block], around: &Loop) -> Option<Block> {
+fn entered_from(
+    func: &Function,
+    order: &Order,
+    entries: &[Block],
+    (around, preds): (&Loop<'_>, &SecondaryMap<Block, Vec<Block>>),
+) -> Option<Block> {
     if around.contains(func.entry) || entries.iter().any(|&entry| around.contains(entry)) {
         return None;
     }
     let mut before = None;
-    for node in &order.nodes {
-        let Node::Block(block) = *node else {
-            continue;
-        };
-        if around.contains(block) {
-            continue;
-        }
-        let targets = func.blocks[block].term.targets();
-        let mut inside = targets.iter().filter(|call| around.contains(call.block));
-        if let Some(call) = inside.next() {
-            if call.block != around.header || before.is_some() || inside.next().is_some() {
+    for &block in &around.members {
+        let is_outside = |pred: &Block| order.block_pos[*pred].is_some() && !around.contains(*pred);
+        for pred in preds[block].iter().copied().filter(is_outside) {
+            if block != around.header || before.is_some() {
                 return None;
             }
-            before = Some(block);
+            before = Some(pred);
         }
     }
     let before = before?;
-    let at = order.block_pos[before]? as usize;
+    let targets = func.blocks[before].term.targets();
+    let n_edges = targets.iter().filter(|call| call.block == around.header);
     let header_at = order.block_pos[around.header]? as usize;
-    let leaves = order.nodes.iter().any(|node| match *node {
-        Node::LoopEnd(header) => order
-            .loop_range(header)
-            .is_some_and(|range| range.contains(&at) && !range.contains(&header_at)),
-        Node::Block(_) => false,
-    });
-    (!leaves).then_some(before)
+    let leaves = order
+        .innermost(before)
+        .and_then(|header| order.loop_range(header))
+        .is_some_and(|range| !range.contains(&header_at));
+    (n_edges.count() == 1 && !leaves).then_some(before)
 }

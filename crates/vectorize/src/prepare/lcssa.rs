@@ -28,19 +28,27 @@ pub(crate) fn run(func: &mut Function, order: &Order, effort: &Effort) -> Result
         .collect();
     headers.sort_unstable_by_key(|&header| order.block_pos[header]);
     let preds = predecessors(func);
+    let mut live = None;
     for header in headers.drain(..) {
-        close(func, order, header, &preds, effort)?;
+        let known = match live.take() {
+            Some(live) => live,
+            None => liveness::within(func, &preds, effort)?,
+        };
+        if !close(func, order, header, (&preds, &known), effort)? {
+            live = Some(known);
+        }
     }
     Ok(())
 }
 
+/// Closes one loop. Whether that changed which values are live where.
 fn close(
     func: &mut Function,
     order: &Order,
     header: Block,
-    preds: &SecondaryMap<Block, Vec<Block>>,
+    (preds, live): (&SecondaryMap<Block, Vec<Block>>, &liveness::Liveness),
     effort: &Effort,
-) -> Result<(), Spent> {
+) -> Result<bool, Spent> {
     let range = order.loop_range(header).expect("the header has a loop end");
     let inside =
         |block: Block| order.block_pos[block].is_some_and(|pos| range.contains(&(pos as usize)));
@@ -66,11 +74,8 @@ fn close(
     exits.sort_unstable();
     exits.dedup();
     if exits.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
-    let live = liveness::run(func, preds);
-    let cost = |sum: usize, block: Block| sum + 1 + live.live_in[block].len();
-    effort.spend(func.blocks.keys().fold(0, cost))?;
     let mut escaping: Vec<Value> = Vec::new();
     let mut home: SecondaryMap<Value, Option<Block>> = SecondaryMap::new();
     for &block in &members {
@@ -81,6 +86,9 @@ fn close(
         for &value in func.blocks[block].params.iter().chain(results) {
             home[value] = Some(block);
             effort.spend(exits.len())?;
+            if func.as_const(value).is_some() {
+                continue;
+            }
             if exits
                 .iter()
                 .any(|&exit| live.live_in[exit].binary_search(&value).is_ok())
@@ -89,12 +97,13 @@ fn close(
             }
         }
     }
+    let changes = !escaping.is_empty();
     for value in escaping {
         let def = home[value].expect("escaping values are defined in the loop");
         effort.spend(func.blocks.len())?;
-        close_value(func, preds, value, def, &exits, &live, &inside);
+        close_value(func, preds, value, def, &exits, live, &inside);
     }
-    Ok(())
+    Ok(changes)
 }
 
 fn close_value(
@@ -106,9 +115,6 @@ fn close_value(
     live: &liveness::Liveness,
     inside: &impl Fn(Block) -> bool,
 ) {
-    if func.as_const(value).is_some() {
-        return;
-    }
     let mut repair = Repair::new(preds, func.ty(value));
     repair.define(def, value);
     repair.define_start(def, value);
