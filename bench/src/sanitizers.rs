@@ -1,10 +1,11 @@
-//! What sanitizers cost: each kernel without any and with each of several lists of checks, in
-//! turns.
+//! What sanitizers and coverage cost: each kernel without any and with each of several lists of
+//! checks, in turns.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use ptxjit::coverage::Coverage;
 use ptxjit::sanitize::Checks;
 use ptxjit::{Buffer, Device, Error, Module, Options, Prepared};
 
@@ -13,7 +14,7 @@ use crate::data;
 use crate::race::{prepare, reset_device};
 
 /// What is measured, beside launches without checks.
-const LISTS: [&str; 3] = ["race", "init", "all"];
+const LISTS: [&str; 5] = ["race", "init", "all", "mem", "coverage"];
 
 /// A launch that takes longer is one that the interpreter runs.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -81,20 +82,21 @@ fn of_case(case: &Case, options: &Options, rounds: usize) -> Result<Vec<Times>> 
         .map(|words| device.alloc_from(words))
         .collect::<Result<_, _>>()?;
     let lists = std::iter::once("").chain(LISTS);
-    let mut launches: Vec<(Prepared, Times)> = Vec::new();
+    let mut launches: Vec<(&str, Prepared, Times)> = Vec::new();
     for list in lists {
         let mut options = options.clone();
         options.timeout = Some(LIMIT);
         options.sanitize = checks(list);
+        options.coverage = (list == "coverage").then(Coverage::of_threads);
         let prepared = prepare(case, &kernel, &buffers, &options)?;
         let times = Times {
             best: Some(f64::INFINITY),
             is_proven: false,
         };
-        launches.push((prepared, times));
+        launches.push((list, prepared, times));
     }
     for round in 0..=rounds {
-        for (idx, (prepared, times)) in launches.iter_mut().enumerate() {
+        for (list, prepared, times) in &mut launches {
             let Some(best) = times.best else {
                 continue;
             };
@@ -103,7 +105,7 @@ fn of_case(case: &Case, options: &Options, rounds: usize) -> Result<Vec<Times>> 
             let result = prepared.run();
             let time = start.elapsed().as_secs_f64();
             match result {
-                Ok(stats) if idx == 0 || stats.is_screened => {
+                Ok(stats) if stats.is_screened || !is_screened(list) => {
                     times.is_proven = stats.is_proven;
                     times.best = Some(if round == 0 { best } else { best.min(time) });
                 }
@@ -112,7 +114,12 @@ fn of_case(case: &Case, options: &Options, rounds: usize) -> Result<Vec<Times>> 
             }
         }
     }
-    Ok(launches.into_iter().map(|it| it.1).collect())
+    Ok(launches.into_iter().map(|it| it.2).collect())
+}
+
+/// Whether launches with such checks are interpreted unless compiled code has judged them.
+fn is_screened(list: &str) -> bool {
+    !matches!(list, "" | "mem" | "coverage")
 }
 
 fn checks(list: &str) -> Checks {

@@ -413,7 +413,7 @@ impl Variants {
         code: &Arc<CompiledKernel>,
     ) {
         if code.is_quick() {
-            improve::later(Job::new(kernel, variant, code));
+            improve::later(Job::of_variant(kernel, variant, code));
         }
     }
 

@@ -9,7 +9,7 @@ use std::any::Any;
 use std::io::Write;
 use std::panic::AssertUnwindSafe;
 use std::sync::mpsc::{self, SendError, Sender};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ptxjit_abi::CompiledKernel;
@@ -24,26 +24,40 @@ const DELAY: Duration = Duration::from_millis(3);
 /// Deeply nested PTX takes some, and memory is only used when touched.
 pub(crate) const STACK_SIZE: usize = 64 << 20;
 
-/// A kernel whose code is to be improved.
+/// Code that is to be improved.
 pub(crate) struct Job {
-    kernel: Weak<KernelInner>,
-    variant: Variant,
-    code: Weak<CompiledKernel>,
+    /// The kernel's name.
+    name: String,
+    work: Box<dyn FnOnce() -> Result<(), Failed> + Send>,
     due: Instant,
 }
 
 impl Job {
+    /// `work` does nothing if the code has gone.
     pub(crate) fn new(
+        name: &str,
+        work: impl FnOnce() -> Result<(), Failed> + Send + 'static,
+    ) -> Job {
+        Job {
+            name: name.to_owned(),
+            work: Box::new(work),
+            due: Instant::now() + DELAY,
+        }
+    }
+
+    /// Improves a variant of a kernel.
+    pub(crate) fn of_variant(
         kernel: &Arc<KernelInner>,
         variant: &Variant,
         code: &Arc<CompiledKernel>,
     ) -> Job {
-        Job {
-            kernel: Arc::downgrade(kernel),
-            variant: variant.clone(),
-            code: Arc::downgrade(code),
-            due: Instant::now() + DELAY,
-        }
+        let name = &kernel.name;
+        let (kernel, code) = (Arc::downgrade(kernel), Arc::downgrade(code));
+        let variant = variant.clone();
+        Job::new(name, move || match (kernel.upgrade(), code.upgrade()) {
+            (Some(kernel), Some(code)) => now(&kernel, &variant, &code, Limit::NONE),
+            (None, _) | (_, None) => Ok(()),
+        })
     }
 }
 
@@ -106,11 +120,8 @@ fn report(why: &str) {
 
 fn do_job(job: Job) {
     std::thread::sleep(job.due.saturating_duration_since(Instant::now()));
-    if let (Some(kernel), Some(code)) = (job.kernel.upgrade(), job.code.upgrade()) {
-        let done = now(&kernel, &job.variant, &code, Limit::NONE);
-        if let Err(why) = done {
-            report(&format!("kernel `{}`: {why}", kernel.name));
-        }
+    if let Err(why) = (job.work)() {
+        report(&format!("kernel `{}`: {why}", job.name));
     }
 }
 

@@ -20,8 +20,9 @@ use ptxjit_ir::{Program, VarId};
 use ptxjit_passes::screen::{self, Launched, Needs, Params, Screened, UNWRITTEN, Wanted};
 use ptxjit_runtime::{LaunchError, TagTables};
 
-use crate::compile::{Limit, Variant, Variants};
+use crate::compile::{Failed, Limit, Variant, Variants};
 use crate::failure::Cause;
+use crate::improve::{self, Job};
 use crate::launch::Launch;
 use crate::module::KernelInner;
 use crate::sanitize::Checks;
@@ -213,17 +214,59 @@ impl Screen {
 }
 
 impl Form {
-    fn code(&self, variant: &Variant, limit: Limit) -> Result<Arc<CompiledKernel>, ()> {
+    /// The code for a variant. What was made in a hurry is improved: here without baseline,
+    /// otherwise beside the launch.
+    fn code(
+        self: &Arc<Form>,
+        kernel: &str,
+        variant: &Variant,
+        (baseline, limit): (BaselineTier, Limit),
+    ) -> Result<Arc<CompiledKernel>, Failed> {
         let key = (variant.gang, variant.facts, variant.memcheck);
-        if let Some(code) = lock(&self.compiled).get(&key) {
-            return Ok(code.clone());
+        let known = lock(&self.compiled).get(&key).cloned();
+        let code = match known {
+            Some(code) => code,
+            None => {
+                let code = Arc::new(self.compile(variant, baseline, limit)?);
+                lock(&self.compiled).insert(key, code.clone());
+                code
+            }
+        };
+        if code.is_quick() && baseline == BaselineTier::Never {
+            self.improve(variant, &code, limit)?;
+        } else if code.is_quick() {
+            let (form, quick) = (Arc::downgrade(self), Arc::downgrade(&code));
+            let variant = variant.clone();
+            let improve = move || match (form.upgrade(), quick.upgrade()) {
+                (Some(form), Some(code)) => form.improve(&variant, &code, Limit::NONE),
+                (None, _) | (_, None) => Ok(()),
+            };
+            improve::later(Job::new(kernel, improve));
         }
-        let mut options = variant.compile_options(BaselineTier::LongCode, limit);
-        options.keeps_accesses = true;
-        let code = ptxjit_codegen::compile(&self.screened.program, &options);
-        let code = Arc::new(code.map_err(|_| ())?);
-        lock(&self.compiled).insert(key, code.clone());
         Ok(code)
+    }
+
+    fn compile(
+        &self,
+        variant: &Variant,
+        baseline: BaselineTier,
+        limit: Limit,
+    ) -> Result<CompiledKernel, Failed> {
+        let mut options = variant.compile_options(baseline, limit);
+        options.keeps_accesses = true;
+        Ok(ptxjit_codegen::compile(&self.screened.program, &options)?)
+    }
+
+    fn improve(
+        &self,
+        variant: &Variant,
+        code: &CompiledKernel,
+        limit: Limit,
+    ) -> Result<(), Failed> {
+        if code.is_quick() {
+            code.improve(self.compile(variant, BaselineTier::Never, limit)?);
+        }
+        Ok(())
     }
 }
 
@@ -358,7 +401,9 @@ impl Launch {
         params: &[u8],
     ) -> Result<Option<Duration>, Error> {
         let form = ready.screen.form(needs);
-        let Ok(code) = form.code(&ready.variant, limit) else {
+        let name = &self.kernel.inner.name;
+        let how = (self.baseline(), limit);
+        let Ok(code) = form.code(name, &ready.variant, how) else {
             return Ok(None);
         };
         let mut desc = self.desc(&ready.variant, &code, Vec::new())?;
@@ -372,7 +417,8 @@ impl Launch {
         let Some((tables, of_screen)) = self.tables(ready, screened) else {
             return Ok(None);
         };
-        let snapshot = screened.writes.then(|| arena.snapshot());
+        let stores = needs.and_then(|needs| needs.stores.as_deref());
+        let snapshot = screened.writes.then(|| arena.snapshot(stores));
         if ready.wanted.init {
             arena.mark_unwritten(&tables, UNWRITTEN);
         }

@@ -198,10 +198,12 @@ impl Arena {
         assert!(is_inside, "a place in a table");
     }
 
-    /// Copies all allocations.
-    pub fn snapshot(&self) -> Snapshot {
+    /// Copies allocations: those that are named by start and size in ascending order, or all.
+    pub fn snapshot(&self, named: Option<&[(u64, u64)]>) -> Snapshot {
         let heaps = self.heaps();
-        let blocks = heaps[0].live_blocks().map(|(start, size)| {
+        let is_named = |block: &(u64, u64)| named.is_none_or(|it| it.binary_search(block).is_ok());
+        let blocks = heaps[0].live_blocks().filter(is_named);
+        let blocks = blocks.map(|(start, size)| {
             let mut bytes = vec![0; size as usize];
             // SAFETY: the block is live while the heap is locked.
             unsafe { raw::read(start, &mut bytes) };

@@ -1,6 +1,6 @@
 //! The accesses of a walk, and what of them must be checked when the code runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ptxjit_ir::{Inst, Space};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -309,8 +309,25 @@ impl Log {
         Ok(Needs {
             sites,
             is_clean,
+            stores: self.stores(facts),
             written: self.written,
         })
+    }
+
+    /// The allocations that are written. None if it is not known of all stores where they go: what
+    /// fails a test for its bounds has been written nevertheless.
+    fn stores(&self, facts: &Facts<'_>) -> Option<Vec<(u64, u64)>> {
+        let mut blocks = BTreeSet::new();
+        for entry in &self.entries {
+            if entry.kind == Kind::Load || (entry.is_shared && !entry.is_wild) {
+                continue;
+            }
+            if entry.is_wild || self.bounds.contains_key(&entry.inst) {
+                return None;
+            }
+            blocks.insert(facts.blocks[facts.object(false, entry.min, entry.end)?]);
+        }
+        Some(blocks.into_iter().collect())
     }
 
     /// Finds accesses that may be in conflict.

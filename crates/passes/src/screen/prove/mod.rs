@@ -83,6 +83,9 @@ pub struct Needs {
     pub is_clean: bool,
     /// Bytes of device memory that were not written before, and are then: start and length.
     pub written: Vec<(u64, u64)>,
+    /// The allocations that the launch can write, by start and size in ascending order, if that is
+    /// known.
+    pub stores: Option<Vec<(u64, u64)>>,
 }
 
 impl Needs {
