@@ -1,6 +1,7 @@
 //! Tidiness: formatting, module docs, sizes, words that have no place in the repository, tables
 //! that are generated.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -301,7 +302,7 @@ const ABSENCES: &[Absence] = &[
     Absence {
         folders: &["codegen"],
         words: &["with_notrap(", "with_aligned(", "MemFlags::trusted"],
-        but_in: &["codegen/src/lower/shuffles.rs"],
+        but_in: &["codegen/src/lower/compute/shuffles.rs"],
     },
     // The oracle shares nothing with compiled code.
     Absence {
@@ -451,4 +452,97 @@ fn the_readme_shows_the_instruction_table() {
             "the table in README.md is out of date; run this test with PTXJIT_BLESS=1"
         );
     }
+}
+
+/// The layers of `codegen::lower`, the lowest first; other files are above.
+const LAYERS: [&str; 5] = ["stubs.rs", "state", "access", "compute", "flow"];
+
+/// Most files of lowering that call each other in a cycle: values are read from predicates, homes
+/// and extended indices, which are computed from values.
+const MOST_IN_CYCLE: usize = 4;
+
+/// A file of lowering: its layer, the methods that it defines and those that it calls.
+struct Lowering {
+    path: String,
+    layer: usize,
+    defines: BTreeSet<String>,
+    calls: BTreeSet<String>,
+}
+
+impl Lowering {
+    fn read(folder: &Path, path: &Path) -> Lowering {
+        let inner = path.strip_prefix(folder).expect("it lies in the folder");
+        let layer = LAYERS.iter().position(|layer| inner.starts_with(layer));
+        let text = read(path);
+        let code = text.lines().map(|line| line.split("//").next().unwrap());
+        let code: String = code.flat_map(str::split_whitespace).fold(
+            String::new(),
+            // The word `fn` keeps the space behind it.
+            |code, word| code + word + if word == "fn" { " " } else { "" },
+        );
+        let names = |marks: &[&str]| -> BTreeSet<String> {
+            let behind = marks.iter().flat_map(|mark| code.split(mark).skip(1));
+            let name = |rest: &str| -> String {
+                let is_part = |c: &char| c.is_alphanumeric() || *c == '_';
+                rest.chars().take_while(is_part).collect()
+            };
+            behind.map(name).collect()
+        };
+        Lowering {
+            path: inner.display().to_string(),
+            layer: layer.unwrap_or(LAYERS.len()),
+            defines: names(&["fn "]),
+            calls: names(&["self.", "lower.", "Self::", "Lower::"]),
+        }
+    }
+}
+
+#[test]
+fn lowering_has_layers() {
+    let folder = root().join("crates/codegen/src/lower");
+    let files = files_below(&folder, ".rs");
+    let files: Vec<Lowering> = files.iter().map(|it| Lowering::read(&folder, it)).collect();
+    // A name that two files define tells nothing.
+    let defined_by = |name: &String| {
+        let mut all = (0..files.len()).filter(|&idx| files[idx].defines.contains(name));
+        all.next().filter(|_| all.next().is_none())
+    };
+    let mut problems = Vec::new();
+    let mut reaches = vec![vec![false; files.len()]; files.len()];
+    let mut n_calls = 0;
+    for (idx, file) in files.iter().enumerate() {
+        for name in &file.calls {
+            let Some(other) = defined_by(name) else {
+                continue;
+            };
+            n_calls += 1;
+            reaches[idx][other] = true;
+            if files[other].layer > file.layer {
+                let (caller, called) = (&file.path, &files[other].path);
+                problems.push(format!(
+                    "{caller} calls `{name}` of a layer above: {called}"
+                ));
+            }
+        }
+    }
+    assert!(
+        n_calls > 500,
+        "only {n_calls} calls between files were found"
+    );
+    for via in 0..files.len() {
+        for from in 0..files.len() {
+            for to in 0..files.len() {
+                reaches[from][to] |= reaches[from][via] && reaches[via][to];
+            }
+        }
+    }
+    for (idx, file) in files.iter().enumerate() {
+        let is_in_cycle = |&other: &usize| reaches[idx][other] && reaches[other][idx];
+        let cycle: Vec<usize> = (0..files.len()).filter(is_in_cycle).collect();
+        if cycle.len() > MOST_IN_CYCLE && cycle[0] == idx {
+            let names: Vec<&str> = cycle.iter().map(|&it| files[it].path.as_str()).collect();
+            problems.push(format!("{} call each other: {names:?}", file.path));
+        }
+    }
+    assert_none(&problems);
 }

@@ -1,4 +1,4 @@
-//! Which values are held as packed sub-word vectors (`lower/subword.rs`).
+//! Which values are held as packed sub-word vectors (`lower/state/subword.rs`).
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Function, Inst, InstData, IntBinaryOp, IntUnaryOp, Space, Type, Value};

@@ -1,5 +1,5 @@
 //! Which predicates are held as bits: those that compare affine values with uniform ones, and logic
-//! on them (`lower/affine_predicates.rs`).
+//! on them (`lower/state/predicates.rs`).
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{CompareOp, Function, InstData, IntBinaryOp, IntUnaryOp, Type, Value};

@@ -13,7 +13,7 @@ use ptxjit_abi::warp_ops::WARP;
 use ptxjit_abi::{COUNTER_WORDS, CtaContext, TRACE_WARPS};
 use ptxjit_ir::{Inst, Value};
 
-use super::Lower;
+use crate::lower::Lower;
 
 /// Bytes of a word of a counter.
 const WORD: usize = size_of::<u64>();

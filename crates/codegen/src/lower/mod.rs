@@ -2,94 +2,57 @@
 //!
 //! The function that comes out is `enter` of the contract in `abi`: a dispatch on the state number,
 //! for each state a loop over gangs, and the kernel's nodes in layout order. How values and masks
-//! are held was decided before (`decisions`). Each file holds one concern:
+//! are held was decided before (`decisions`). Each folder is a layer, and each file calls files of
+//! its own layer and of those before:
 //!
-//! * `values`: values from definition to use; `subword`: those with narrow lanes
-//! * `invariants`: what is computed once per CTA or gang
-//! * `pure`: instructions without effects; `lanes`, `divide`, `rare_cases`: those whose form
-//!   depends on the operands; `runs`: in which order they are emitted
-//! * `faults`: how accesses fail
-//! * `memory`, `stores`, `speculated`, `subword_access`, `gathers`, `stubs`: accesses; `address`,
-//!   `bounds`, `exact`, `wrapped_index`: their addresses; `atomics`, `updates`, `cas_loops`,
-//!   `privatize`
-//! * `products`: products of matrices and the values that they keep in the frame; `mma`: others
-//! * `special`: special registers, windows, builtins, the dynamic stack; `warp`, `shuffles`: warp
-//!   operations
-//! * `gangs`: the loops over gangs; `waits`: suspending and resuming; `stop_states`: where gangs
-//!   have stopped; `shadow_frame`: saving some lanes
-//! * `count`: counters of coverage
-//! * `versions`: nodes for whole gangs; `single_lane`: for one lane; `lane_loop`: for one lane
-//!   after the other
-//! * `masks`: which lanes run; `control`: how they go from node to node;
-//!   `affine_predicates`: branches on affine values
+//! 1. `state`: the gang that runs, its lanes and its values
+//! 2. `access`: accesses to memory
+//! 3. `compute`: instructions without access
+//! 4. `flow`: control flow, waits, the loops over gangs
 //!
-//! What each operation emits, where it does not depend on the program, is in `ops`.
+//! Above them: `effects`, instructions with effects, with `count`, the counters of coverage; `runs`,
+//! in which order instructions are emitted, and `products`, those of matrices; `insts`, all of a
+//! node's instructions, and here its form.
+//!
+//! Below all layers, `stubs` has code that several places call. What each operation emits, where it
+//! does not depend on the program, is in `ops`.
 
-mod address;
-mod affine_predicates;
-mod atomics;
-mod bounds;
-mod cas_loops;
-mod control;
+mod access;
+mod compute;
 mod count;
-mod divide;
-mod exact;
-mod faults;
-mod gangs;
-mod gathers;
-mod invariants;
-mod lane_loop;
-mod lanes;
-mod masks;
-mod memory;
-mod mma;
-mod prefetch;
-mod privatize;
+mod effects;
+mod flow;
+mod insts;
 mod products;
-mod pure;
-mod rare_cases;
 mod runs;
-mod shadow_frame;
-mod shuffles;
-mod single_lane;
-mod special;
-mod speculated;
-mod stack;
-mod stop_states;
-mod stores;
+mod state;
 mod stubs;
-mod subword;
-mod subword_access;
-mod updates;
-mod values;
-mod versions;
-mod waits;
-mod warp;
-mod wrapped_index;
 
 use std::collections::BTreeMap;
 
-use cranelift_codegen::ir::{self as cl, InstBuilder, SourceLoc};
+use cranelift_codegen::ir::{self as cl};
 use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, Variable};
-use ptxjit_ir::{self as ir, DeviceOp, Function, Inst, InstData};
+use ptxjit_abi::SlowForm;
+use ptxjit_ir::{self as ir, Function};
 use ptxjit_passes::effort::Effort;
 use ptxjit_vectorize::{AffineInputs, Node, Plan};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-pub(crate) use prefetch::put_in as put_in_prefetches;
-pub(crate) use stubs::{Stub, define as define_stub};
-
 use crate::compile::CompileError;
-use crate::decisions::{self, Decisions, frame::Frame, mask_classes::MaskClass, nodes::NodeForm};
+use crate::decisions::frame::Frame;
+use crate::decisions::mask_classes::MaskClass;
+use crate::decisions::nodes::NodeForm;
+use crate::decisions::{self, Decisions};
 use crate::host::Target;
 use crate::lane_inserts::LaneInserts;
 use crate::limits::Growth;
 use crate::ops::{Address, Emitter, External, Parts, Val};
-use ptxjit_abi::SlowForm;
-use ptxjit_abi::warp_ops::WARP;
+
+pub(crate) use access::prefetch::put_in as put_in_prefetches;
+pub(crate) use stubs::{Stub, define as define_stub};
 
 /// The inputs of lowering beside the function and its plan.
 pub(crate) struct Inputs<'a> {
@@ -148,13 +111,13 @@ struct Emitted {
     prologue: cl::Block,
     /// Values computed once per CTA.
     pinned: FxHashMap<ir::Value, Val>,
-    exits: faults::Exits,
+    exits: access::faults::Exits,
 }
 
 /// Where code goes: nodes, and the loops over gangs around them.
 struct Gangs {
-    gang: Option<gangs::Gang>,
-    loops: Option<gangs::Loops>,
+    gang: Option<state::gang::Gang>,
+    loops: Option<flow::gangs::Loops>,
     node_entry: Vec<cl::Block>,
     node_body: Vec<cl::Block>,
     /// Where the code being emitted goes when no lane is left.
@@ -183,7 +146,7 @@ struct Available {
     /// Resolved addresses, and what they are known to be multiples of.
     addresses: FxHashMap<(ir::Value, ir::Space), (Address, u32)>,
     /// Under `memcheck`: accesses that were looked up where the block is now.
-    looked_up: FxHashSet<(ir::Value, ir::Space, exact::Access)>,
+    looked_up: FxHashSet<(ir::Value, ir::Space, access::exact::Access)>,
     /// Results of contiguity tests: whether the lanes are contiguous, and the first one's address.
     contiguous_tests: FxHashMap<(ir::Value, ir::Space, i64), (cl::Value, cl::Value)>,
     /// Vectors broadcast from scalars.
@@ -225,12 +188,12 @@ impl Mask {
 #[derive(Default)]
 struct Lane<'a> {
     /// The lane that runs, in single-lane nodes.
-    active: Option<single_lane::ActiveLane>,
+    active: Option<state::single_lane::ActiveLane>,
     /// The lane loop being emitted, and the lanes that have not finished it.
-    lane_loop: Option<lane_loop::LaneLoopState<'a>>,
+    lane_loop: Option<flow::lane_loop::LaneLoopState<'a>>,
     left: Option<Variable>,
     /// The sum of its lanes' privatized atomics.
-    private_sum: Option<privatize::PrivateSum>,
+    private_sum: Option<access::privatize::PrivateSum>,
 }
 
 /// Memory on the stack of compiled code, created when first used.
@@ -243,7 +206,7 @@ struct StackSlots {
     shadow_frame: Option<cl::StackSlot>,
     /// Operands and results of warp operations.
     warp_slot: Option<cl::StackSlot>,
-    fragments: mma::Fragments,
+    fragments: compute::mma::Fragments,
 }
 
 /// The node being emitted.
@@ -285,7 +248,7 @@ pub(crate) fn kernel(
 }
 
 impl<'a, 'b> Lower<'a, 'b> {
-    fn new(inputs: &'a Inputs<'a>, mut b: FunctionBuilder<'b>) -> Lower<'a, 'b> {
+    pub(super) fn new(inputs: &'a Inputs<'a>, mut b: FunctionBuilder<'b>) -> Lower<'a, 'b> {
         let prologue = b.create_block();
         b.append_block_params_for_function_params(prologue);
         b.switch_to_block(prologue);
@@ -306,7 +269,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             emitted: Emitted {
                 prologue,
                 pinned: FxHashMap::default(),
-                exits: faults::Exits::default(),
+                exits: access::faults::Exits::default(),
             },
             gangs: Gangs {
                 gang: None,
@@ -332,7 +295,7 @@ impl<'a, 'b> Lower<'a, 'b> {
         }
     }
 
-    fn run(&mut self, effort: &Effort, growth: &Growth) -> Result<(), CompileError> {
+    pub(super) fn run(&mut self, effort: &Effort, growth: &Growth) -> Result<(), CompileError> {
         self.emit_gang_loops(growth)?;
         for pos in 0..self.plan.order.nodes.len() {
             let before = self.b.func.dfg.num_insts();
@@ -345,15 +308,8 @@ impl<'a, 'b> Lower<'a, 'b> {
         Ok(())
     }
 
-    /// Quads that share a register in the end: code that handles a part of the gang at a time
-    /// handles this many.
-    fn strip(&self) -> usize {
-        let quads = self.plan.gang.div_ceil(4) as usize;
-        (self.inputs.target.lanes_of_vector() / 4).min(quads)
-    }
-
     /// Emits one node: its arrival, its wait if it has one, its instructions and its terminator.
-    fn emit_node(&mut self, pos: usize) {
+    pub(super) fn emit_node(&mut self, pos: usize) {
         self.gangs.next_gang = self.way_out(self.decided.phases.arriving(pos));
         self.node.continues = self.decided.continues(pos);
         self.arrive(pos);
@@ -364,7 +320,7 @@ impl<'a, 'b> Lower<'a, 'b> {
         self.end_lane_loop(pos);
     }
 
-    fn emit_block(&mut self, pos: usize, block: ir::Block) {
+    pub(super) fn emit_block(&mut self, pos: usize, block: ir::Block) {
         self.emit_wait(pos, block);
         self.gangs.next_gang = self.way_out(self.decided.phases.running(pos));
         if self.plan.cold[block] {
@@ -392,132 +348,6 @@ impl<'a, 'b> Lower<'a, 'b> {
             NodeForm::Once => self.emit_body(pos, block),
             NodeForm::LoopEnd => unreachable!("loop ends hold no block"),
         }
-    }
-
-    fn emit_body(&mut self, pos: usize, block: ir::Block) {
-        self.emit_insts(block, self.decided.insts_after_wait(block));
-        self.loc(self.func.blocks[block].term_loc);
-        self.emit_terminator(pos, block);
-    }
-
-    fn loc(&mut self, loc: ir::SrcLoc) {
-        self.node.loc = loc;
-        self.b.set_srcloc(SourceLoc::new(loc.0));
-    }
-
-    /// Notes that the instruction being emitted has no vector form.
-    fn note_slow(&mut self, form: SlowForm) {
-        let worst = self.out.slow.entry(self.node.loc).or_insert(form);
-        *worst = form.max(*worst);
-    }
-
-    /// Instructions with effects, and those that read what is not an operand.
-    fn emit_effect(&mut self, inst: Inst) {
-        let node = &self.func.insts[inst];
-        if node
-            .results
-            .first()
-            .is_some_and(|&result| self.decided.invariants.is_pinned(result))
-        {
-            return;
-        }
-        match &node.data {
-            InstData::Load { .. } => self.load(inst),
-            InstData::Store { .. } => self.store(inst),
-            InstData::Atomic { .. } => self.atomic(inst),
-            InstData::Fence { sem, .. } => {
-                if *sem == ir::MemSem::Sc || !cfg!(target_arch = "x86_64") {
-                    self.b.ins().fence();
-                }
-            }
-            InstData::Sreg { sreg } => {
-                let val = self.sreg(*sreg);
-                self.def(node.results[0], val);
-            }
-            InstData::EndLane { ty, last, arg } => {
-                let x = self.end_lane(*ty, *last, *arg);
-                self.def(node.results[0], Val::Uniform(x));
-            }
-            InstData::FirstRunning { ty, arg } => {
-                let x = self.first_running(*ty, *arg);
-                self.def(node.results[0], Val::Uniform(x));
-            }
-            InstData::IsSpace { space, arg } => self.is_space(node.results[0], *space, *arg),
-            InstData::ToGeneric { arg, .. } => self.local_generic(node.results[0], *arg, true),
-            InstData::FromGeneric { arg, .. } => self.local_generic(node.results[0], *arg, false),
-            InstData::Warp {
-                op: ir::WarpOp::ActiveMask,
-                ..
-            } => self.active_mask(node.results[0]),
-            InstData::Device {
-                op: ir::DeviceOp::AlignedRow,
-                args,
-            } => self.check_row(args[0]),
-            InstData::Device {
-                op: DeviceOp::Trace(op),
-                ..
-            } => self.trace(inst, op.site),
-            InstData::Device { .. } => self.device(inst),
-            InstData::StackSave => self.stack_save(node.results[0]),
-            InstData::StackRestore { arg } => self.stack_restore(*arg),
-            InstData::Alloca { size, align } => self.alloca(node.results[0], *size, *align),
-            InstData::Prefetch {
-                addr,
-                step,
-                offset,
-                size,
-            } => self.prefetch(*addr, *step, *offset, *size),
-            InstData::Count {
-                counter,
-                cond,
-                sides,
-            } => self.count(*counter, *cond, *sides),
-            InstData::Nop => {}
-            InstData::Warp { .. } if self.b.lanes == WARP => self.warp_at_once(inst),
-            InstData::Warp { .. } | InstData::Barrier { .. } | InstData::Nanosleep { .. } => {
-                unreachable!("waits are the first instructions of their blocks")
-            }
-            InstData::Call { .. } | InstData::CallIndirect { .. } => {
-                unreachable!("calls were inlined or lowered")
-            }
-            InstData::Const { .. }
-            | InstData::VarAddr { .. }
-            | InstData::FuncAddr { .. }
-            | InstData::StackAddr { .. }
-            | InstData::StateOf { .. }
-            | InstData::IntUnary { .. }
-            | InstData::IntBinary { .. }
-            | InstData::IntTernary { .. }
-            | InstData::Lop3 { .. }
-            | InstData::Bfi { .. }
-            | InstData::Resize { .. }
-            | InstData::Compare { .. }
-            | InstData::FloatUnary { .. }
-            | InstData::FloatBinary { .. }
-            | InstData::Fma { .. }
-            | InstData::FloatCompare { .. }
-            | InstData::Convert { .. }
-            | InstData::ConvertRs { .. }
-            | InstData::Select { .. } => unreachable!("pure instructions are emitted in runs"),
-        }
-    }
-
-    /// A stack slot of one gang's lanes at 8 bytes each, for use within one instruction or one lane
-    /// loop.
-    fn buffer(&mut self, purpose: Buffer) -> cl::StackSlot {
-        let found = self
-            .slots
-            .buffers
-            .iter()
-            .find(|(other, _)| *other == purpose);
-        if let Some(&(_, slot)) = found {
-            return slot;
-        }
-        let size = 8 * self.b.lanes.max(4) as u32;
-        let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size, 4);
-        let slot = self.b.create_sized_stack_slot(data);
-        self.slots.buffers.push((purpose, slot));
-        slot
     }
 }
 

@@ -1,20 +1,20 @@
-//! Products of matrices for which no lane waits, and the homes of their values in the gang's frame.
+//! Products of matrices for which no lane waits.
 //!
 //! Neighboring products of one form become one call, which reads and writes the frame: what the
 //! runtime function knows about all of them at once, as which share a factor, is worth more than
-//! what stays in registers between two of them.
+//! what stays in registers between two of them. Their values have homes in the frame (`homes`).
 
-use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
-use ptxjit_ir::{Block, Inst, InstData, Mma, Type, Value, ValueDef};
+use cranelift_codegen::ir::{InstBuilder, types};
+use ptxjit_abi::mma::{MOST_A, MOST_B, MOST_FURTHER, MOST_REGISTERS, Offsets, Product, Products};
+use ptxjit_abi::object::Helper;
+use ptxjit_ir::{Block, Inst, InstData, Mma, Value};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::Lower;
 use crate::decisions::is_pure;
 use crate::decisions::residents::{N_PASSING, product};
-use crate::ops::{Parts, Val, vector_type};
-use ptxjit_abi::mma::{MOST_A, MOST_B, MOST_FURTHER, MOST_REGISTERS, Offsets, Product, Products};
-use ptxjit_abi::object::Helper;
+use crate::lower::Lower;
+use crate::ops::Val;
 
 /// The operands of a product.
 struct Operands<'a> {
@@ -210,7 +210,11 @@ impl Lower<'_, '_> {
     }
 
     /// Where operands are, after they were brought there.
-    fn offsets(&mut self, values: &[Value], passing: &mut FxHashMap<Value, u32>) -> Offsets {
+    pub(super) fn offsets(
+        &mut self,
+        values: &[Value],
+        passing: &mut FxHashMap<Value, u32>,
+    ) -> Offsets {
         let mut offsets = [0; MOST_REGISTERS];
         for (offset, &value) in offsets.iter_mut().zip(values) {
             *offset = match self.decided.residents.home(value) {
@@ -241,65 +245,6 @@ impl Lower<'_, '_> {
         let at = self.decided.residents.passing(passing.len() as u32);
         passing.insert(value, at);
         (at, true)
-    }
-
-    /// Whether a value's home holds it. Other nodes find what they use there.
-    fn is_at_home(&self, value: Value) -> bool {
-        self.plan.escapes[value]
-            || matches!(self.func.values[value].def, ValueDef::Param(..))
-            || self.available.at_home.contains(&value)
-    }
-
-    /// Whether an argument needs no code to become a parameter: they have the same home.
-    pub(super) fn stays_home(&self, param: Value, arg: Value) -> bool {
-        let home = self.decided.residents.home(param);
-        home.is_some() && home == self.decided.residents.home(arg) && self.is_at_home(arg)
-    }
-
-    /// Writes a value to its home, for the lanes that run.
-    pub(super) fn bring_home(&mut self, value: Value) {
-        let Some(home) = self.decided.residents.home(value) else {
-            return;
-        };
-        let mut parts = self.parts(value);
-        let block: SmallVec<[Block; 1]> = self.node.block.into_iter().collect();
-        self.take_from_home_of(value, &block);
-        if !self.mask.is_full {
-            let mask = self.mask_vectors();
-            let old = self.load_home(home);
-            parts = self.blend(Type::B32, &mask, &parts, &old);
-        }
-        self.store_home(home, &parts);
-        self.available.at_home.insert(value);
-    }
-
-    /// Before a value's home is written: takes from there what instructions of these blocks need,
-    /// which may be emitted later than they stand. Cranelift drops loads without a use.
-    fn take_from_home_of(&mut self, value: Value, blocks: &[Block]) {
-        let beside: SmallVec<[_; 4]> = self.decided.residents.used_beside(value, blocks).collect();
-        for (other, is_made_here) in beside {
-            let is_there = !is_made_here || self.available.at_home.contains(&other);
-            if is_there && !self.available.vals.contains_key(&other) {
-                self.get(other);
-            }
-        }
-    }
-
-    pub(super) fn load_home(&mut self, home: u32) -> Parts {
-        let frame = self.gang_frame();
-        let places = (0..self.b.n_parts(Type::B32)).map(|i| home as i32 + 16 * i as i32);
-        let flags = MemFlagsData::trusted();
-        places
-            .map(|at| self.b.ins().load(vector_type(Type::B32), flags, frame, at))
-            .collect()
-    }
-
-    pub(super) fn store_home(&mut self, home: u32, parts: &[cl::Value]) {
-        let frame = self.gang_frame();
-        for (i, &part) in parts.iter().enumerate() {
-            let at = home as i32 + 16 * i as i32;
-            self.b.ins().store(MemFlagsData::trusted(), part, frame, at);
-        }
     }
 }
 

@@ -4,53 +4,16 @@
 use std::ops::Range;
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
-use ptxjit_ir::{self as ir, Inst, InstData};
+use ptxjit_ir::{Inst, InstData};
 use ptxjit_vectorize::Variability;
 use smallvec::SmallVec;
 
-use super::Lower;
 use crate::chains::{Schedule, Step};
 use crate::decisions::is_pure;
+use crate::lower::Lower;
 use crate::ops::{Address, Emitter, Parts, Val, device, int_type, vector_type};
 
 impl Lower<'_, '_> {
-    /// Emits instructions in order, except for runs that no other instruction can observe.
-    pub(super) fn emit_insts(&mut self, block: ir::Block, insts: &[Inst]) {
-        self.node.block = Some(block);
-        let mut rest = self.skip_done(insts);
-        while let Some(&first) = rest.first() {
-            let n = self.decided.stretch(rest, self.assumed());
-            if n == 0 {
-                self.node.n_done = self.emit_products(block, rest);
-                if self.node.n_done > 0 {
-                    rest = self.skip_done(rest);
-                    continue;
-                }
-                self.loc(self.func.insts[first].loc);
-                self.emit_effect(first);
-                rest = &rest[1..];
-                continue;
-            }
-            let (stretch, others) = rest.split_at(n);
-            // Masked loads test the mask, and code with branches keeps no schedule.
-            let schedule = match self.mask.is_full {
-                true => self.decided.by_chains(block, stretch, self.assumed()),
-                false => None,
-            };
-            match schedule {
-                Some(schedule) => self.emit_steps(&schedule),
-                None => self.emit_in_order(stretch),
-            }
-            rest = others;
-        }
-    }
-
-    fn skip_done<'b>(&mut self, insts: &'b [Inst]) -> &'b [Inst] {
-        let n_done = self.node.n_done.min(insts.len());
-        self.node.n_done -= n_done;
-        &insts[n_done..]
-    }
-
     /// The quads in strips that are emitted together.
     fn strips(&self) -> Vec<Range<usize>> {
         let firsts = (0..self.b.quads()).step_by(self.strip());
@@ -60,7 +23,7 @@ impl Lower<'_, '_> {
     /// Emits groups of chains, strip by strip. Their results go through memory: there is no
     /// register for them until the last group has ended, and Cranelift would not merge loads into
     /// instructions on the way to a value with several uses.
-    fn emit_steps(&mut self, schedule: &Schedule) {
+    pub(super) fn emit_steps(&mut self, schedule: &Schedule) {
         let size = 32 * (schedule.results.len() * self.b.quads()) as u32;
         let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size, 4);
         let slot = self.b.create_sized_stack_slot(data);

@@ -6,12 +6,11 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, AbiParam, InstBuilder, MemFlagsData, types};
 use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
 use cranelift_frontend::FunctionBuilder;
-
-use super::Lower;
-use super::exact::byte_is_bad;
-use crate::object::{FUNCTIONS, HELPERS};
 use ptxjit_abi::object::Helper;
 use ptxjit_abi::{CtaContext, RuntimeFns};
+
+use crate::lower::Lower;
+use crate::object::{FUNCTIONS, HELPERS};
 
 /// One of the stubs.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -376,4 +375,27 @@ fn transfer(stub: Transfer, b: &mut FunctionBuilder<'_>, address: cl::Value, pla
         };
         b.ins().store(own, x, place, 0);
     }
+}
+
+/// Whether the map does not allow an access to the byte at `at`, as 0 or 1 in 8 bits.
+pub(super) fn byte_is_bad(
+    b: &mut cranelift_frontend::FunctionBuilder<'_>,
+    origin: cl::Value,
+    at: cl::Value,
+    is_write: bool,
+) -> cl::Value {
+    let place = b.ins().ushr_imm_u(at, 4);
+    let place = b.ins().iadd(place, origin);
+    let flags = MemFlagsData::trusted();
+    let valid = b.ins().sload8(types::I32, flags, place, 0);
+    // Memory that is only loaded from has the sign bit, which makes a number less than any
+    // position.
+    let valid = match is_write {
+        true => valid,
+        false => b.ins().band_imm_s(valid, 0x7f),
+    };
+    let at = b.ins().ireduce(types::I32, at);
+    let position = b.ins().band_imm_s(at, 15);
+    b.ins()
+        .icmp(IntCC::SignedGreaterThanOrEqual, position, valid)
 }

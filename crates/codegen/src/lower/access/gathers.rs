@@ -1,0 +1,168 @@
+//! Gathers and scatters: loads and stores lane by lane, at addresses without a known pattern.
+
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use ptxjit_ir::Type;
+
+use crate::lane_inserts::LaneInserts;
+use crate::lower::Lower;
+use crate::ops::{Address, Parts, Place, device, int_type, vector_type};
+
+impl Lower<'_, '_> {
+    /// Loads element by element, lane after lane. Each word is inserted into its vector at once:
+    /// the scalar registers have no room for all of them.
+    pub(super) fn load_each_lane(&mut self, n: usize, ty: Type, place: &Place) -> Vec<Parts> {
+        match (ty, n) {
+            (Type::B32, 4) => self.load_each_row4(place),
+            (Type::B32 | Type::B64, 2) => self.load_each_row2(ty, place),
+            _ => self.load_each_word(n, ty, place),
+        }
+    }
+
+    /// Ends the block behind vectors, which are passed on as parameters.
+    fn pass_on(&mut self, elems: &[Parts]) {
+        let from = self.b.current_block().expect("code is being emitted");
+        let to = self.b.create_block();
+        self.b.ins().jump(to, &[]);
+        self.b.switch_to_block(to);
+        let vectors = elems.iter().flatten().copied().collect();
+        self.out
+            .lane_inserts
+            .push(LaneInserts { from, to, vectors });
+    }
+
+    fn load_each_word(&mut self, n: usize, ty: Type, place: &Place) -> Vec<Parts> {
+        let per_part = if ty == Type::B64 { 2 } else { 4 };
+        let mut elems = vec![Parts::new(); n];
+        self.for_each_address(&place.address, |lower, lane, at| {
+            for (k, parts) in elems.iter_mut().enumerate() {
+                let offset = place.offset + (k as u32 * ty.bytes()) as i32;
+                let x = lower.b.ins().load(int_type(ty), device(), at, offset);
+                let x = lower.b.lane_scalar(ty, x);
+                match (lane % per_part, parts.last_mut()) {
+                    (0, _) | (_, None) => {
+                        parts.push(lower.b.ins().scalar_to_vector(vector_type(ty), x));
+                    }
+                    (idx, Some(part)) => *part = lower.b.ins().insertlane(*part, x, idx as u8),
+                }
+            }
+        });
+        self.pass_on(&elems);
+        elems
+    }
+
+    /// 16 bytes of each lane.
+    fn load_each_row(&mut self, place: &Place) -> Parts {
+        let mut rows = Parts::new();
+        self.for_each_address(&place.address, |lower, _, at| {
+            let row = types::I32X4;
+            rows.push(lower.b.ins().load(row, device(), at, place.offset));
+        });
+        rows
+    }
+
+    /// Four words of each lane, as rows that are transposed.
+    fn load_each_row4(&mut self, place: &Place) -> Vec<Parts> {
+        let rows = self.load_each_row(place);
+        let mut columns = vec![Parts::new(); 4];
+        for rows in rows.chunks_exact(4) {
+            let transposed = self.b.transpose4([rows[0], rows[1], rows[2], rows[3]]);
+            for (column, part) in columns.iter_mut().zip(transposed) {
+                column.push(part);
+            }
+        }
+        columns
+    }
+
+    /// Two words of each lane, as one.
+    fn load_each_row2(&mut self, ty: Type, place: &Place) -> Vec<Parts> {
+        let pairs = if ty == Type::B64 {
+            self.load_each_row(place)
+        } else {
+            let wide = self.load_each_word(1, Type::B64, place);
+            wide.into_iter().flatten().collect()
+        };
+        let mut columns = vec![Parts::new(); 2];
+        for pair in pairs.chunks_exact(2) {
+            let [even, odd] = self.b.unzip(ty, pair[0], pair[1]);
+            columns[0].push(even);
+            columns[1].push(odd);
+        }
+        columns
+    }
+
+    /// Stores lane after lane: each lane's words together if they are two or four.
+    pub(super) fn store_each_lane(&mut self, parts: &[Parts], ty: Type, place: &Place) {
+        match (ty, parts) {
+            (Type::B32, [a, b, c, d]) => {
+                let rows = (0..self.b.quads())
+                    .flat_map(|q| self.b.transpose4([a[q], b[q], c[q], d[q]]))
+                    .collect();
+                self.store_each_row(rows, place);
+            }
+            (Type::B64, [a, b]) => {
+                let rows = (0..a.len())
+                    .flat_map(|i| self.b.zip(ty, a[i], b[i]))
+                    .collect();
+                self.store_each_row(rows, place);
+            }
+            (Type::B32, [a, b]) => {
+                let pairs = (0..a.len())
+                    .flat_map(|i| self.b.zip(ty, a[i], b[i]))
+                    .collect();
+                self.store_each_word(&[pairs], Type::B64, place);
+            }
+            _ => self.store_each_word(parts, ty, place),
+        }
+    }
+
+    fn store_each_row(&mut self, rows: Parts, place: &Place) {
+        self.for_each_address(&place.address, |lower, lane, at| {
+            lower.b.ins().store(device(), rows[lane], at, place.offset);
+        });
+    }
+
+    fn store_each_word(&mut self, parts: &[Parts], ty: Type, place: &Place) {
+        self.for_each_address(&place.address, |lower, lane, at| {
+            for (k, parts) in parts.iter().enumerate() {
+                let x = match ty {
+                    Type::B32 if lane % 4 == 0 => {
+                        lower.b.first_float(types::F32X4, parts[lane / 4])
+                    }
+                    Type::B64 if lane % 2 == 0 => {
+                        lower.b.first_float(types::F64X2, parts[lane / 2])
+                    }
+                    Type::B64 => lower.b.pick64(parts[lane / 2], 1),
+                    Type::B1 | Type::B8 | Type::B16 | Type::B32 => lower.b.extract(ty, parts, lane),
+                };
+                let offset = place.offset + (k as u32 * ty.bytes()) as i32;
+                lower.b.ins().store(device(), x, at, offset);
+            }
+        });
+    }
+
+    /// Calls `emit` with each lane's address.
+    pub(super) fn for_each_address(
+        &mut self,
+        address: &Address,
+        mut with: impl FnMut(&mut Self, usize, cl::Value),
+    ) {
+        let Address::Lanes32(base, parts, _) = address else {
+            for lane in 0..self.b.lanes {
+                let at = self.b.lane_address(address, lane);
+                with(self, lane, at);
+            }
+            return;
+        };
+        // Extracting two offsets at once takes fewer instructions.
+        for pair in 0..self.b.lanes / 2 {
+            let both = self.b.pick64(parts[pair / 2], pair % 2);
+            let low = self.b.ins().ireduce(types::I32, both);
+            let low = self.b.ins().sextend(types::I64, low);
+            let low = self.b.ins().iadd(*base, low);
+            with(self, 2 * pair, low);
+            let high = self.b.ins().sshr_imm_s(both, 32);
+            let high = self.b.ins().iadd(*base, high);
+            with(self, 2 * pair + 1, high);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Loads.
+//!
+//! Contiguous lanes are accessed as vectors when all of them run, or when the places of those that
+//! do not may be read as well; otherwise one call to a stub loads for the lanes that run. Gathers
+//! access lanes one by one (`gathers`), those that do not run at memory of our own.
+
+use cranelift_codegen::ir::{self as cl, InstBuilder};
+use ptxjit_ir::{Inst, InstData, Type, Value};
+
+use crate::lower::Lower;
+use crate::ops::{Address, Parts, Val, device, int_type, words};
+
+impl Lower<'_, '_> {
+    pub(in crate::lower) fn load(&mut self, inst: Inst) {
+        let node = &self.func.insts[inst];
+        let InstData::Load {
+            space,
+            ty,
+            n,
+            addr,
+            offset,
+            ..
+        } = node.data
+        else {
+            unreachable!("called for loads")
+        };
+        if self.makes_subword(inst) {
+            return self.load_subword(inst);
+        }
+        let results = node.results.clone();
+        let (word, words) = words(ty, usize::from(n));
+        let parts =
+            if self.is_speculated_contiguous(space, addr, i64::from(ty.bytes()) * i64::from(n)) {
+                self.load_speculated(inst, (words, word), space, addr, offset)
+            } else {
+                let place = self.place(space, addr, offset, ty.bytes() * u32::from(n), 0);
+                match place.address {
+                    Address::Scalar(at) => return self.load_scalar(&results, ty, at, place.offset),
+                    Address::Strided(at, stride) => {
+                        self.load_strided(words, word, at, stride, place.offset)
+                    }
+                    Address::MayWrap(wrapping) => {
+                        self.load_may_wrap(words, word, wrapping, place.offset)
+                    }
+                    Address::Lanes(_) | Address::Lanes32(..) => self.load_lanes(words, word, place),
+                }
+            };
+        let parts = self.b.unpacked(&parts, word, ty);
+        let per = self.b.n_parts(ty);
+        for (k, &result) in results.iter().enumerate() {
+            let parts = parts[k * per..(k + 1) * per].iter().copied().collect();
+            self.def(result, Val::Varying(parts));
+        }
+    }
+
+    /// One access for all lanes.
+    fn load_scalar(&mut self, results: &[Value], ty: Type, at: cl::Value, offset: i32) {
+        for (k, &result) in results.iter().enumerate() {
+            let offset = offset + (k as u32 * ty.bytes()) as i32;
+            let clif = if self.decided.is_float[result] {
+                self.scalar_type(result)
+            } else {
+                int_type(ty)
+            };
+            let x = self.b.ins().load(clif, device(), at, offset);
+            self.def_loaded(result, Val::Uniform(x));
+        }
+    }
+
+    /// A uniform load can still have a varying result where diverged lanes share it.
+    fn def_loaded(&mut self, result: Value, val: Val) {
+        let val = match val {
+            Val::Uniform(x) if !self.is_uniform(result) => {
+                let ty = self.func.ty(result);
+                let splat = self.b.splat(ty, x);
+                Val::Varying(Parts::from_elem(splat, self.b.n_parts(ty)))
+            }
+            other @ (Val::Uniform(_) | Val::Affine(..) | Val::Varying(_)) => other,
+        };
+        self.def(result, val);
+    }
+}

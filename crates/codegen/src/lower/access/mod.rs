@@ -1,0 +1,26 @@
+//! Accesses to memory.
+//!
+//! * `places`: the tested address of an access; `address`, `bounds`, `exact`: how it is found and
+//!   tested; `faults`: how accesses fail
+//! * `loads`, `stores`: every form of an access, made of `whole`, `memory`, `subword_access`,
+//!   `gathers`, and of `speculated`, where addresses are contiguous as speculated
+//! * `atomics`, `updates`, `cas_loops`, `privatize`: atomics
+//! * `prefetch`: hints
+
+mod address;
+mod atomics;
+mod bounds;
+mod cas_loops;
+pub(super) mod exact;
+pub(super) mod faults;
+mod gathers;
+mod loads;
+mod memory;
+mod places;
+pub(super) mod prefetch;
+pub(super) mod privatize;
+mod speculated;
+mod stores;
+mod subword_access;
+mod updates;
+mod whole;

@@ -1,0 +1,102 @@
+//! Prefetches.
+//!
+//! Cranelift has no such instruction. An unused load of a byte stands for it, and is rewritten
+//! after compilation: the two are equally long on x86-64, and a trap code marks the load.
+
+use cranelift_codegen::CompiledCode;
+use cranelift_codegen::ir::{InstBuilder, MemFlagsData, TrapCode, types};
+use ptxjit_ir::{Space, Value};
+use ptxjit_vectorize::Variability;
+
+use crate::lower::Lower;
+use crate::ops::{Address, Wrapping, small};
+
+/// Bytes of a cache line.
+const LINE: i64 = 64;
+
+/// No more cache lines than this per gang and hint: hardware has few buffers for outstanding
+/// fetches.
+const MOST_LINES: i64 = 16;
+
+/// The mark of loads that become prefetches.
+const MARK: TrapCode = TrapCode::unwrap_user(1);
+
+impl Lower<'_, '_> {
+    /// Prefetches the contiguous bytes that the lanes will access. Their addresses were just
+    /// resolved for an access.
+    pub(in crate::lower) fn prefetch(&mut self, addr: Value, step: Value, offset: i32, size: u32) {
+        // Where lanes diverged, a step that was assumed to be uniform may not be.
+        let is_uniform = self.variability(step) == Variability::Uniform;
+        if !cfg!(target_arch = "x86_64") || self.inputs.memcheck || !is_uniform {
+            return;
+        }
+        let (at, stride) = match self.available.addresses.get(&(addr, Space::Global)) {
+            Some(&(Address::Scalar(at), _)) => (at, 0),
+            Some(&(
+                Address::Strided(at, stride) | Address::MayWrap(Wrapping { at, stride, .. }),
+                _,
+            )) => (at, stride),
+            Some((Address::Lanes(_) | Address::Lanes32(..), _)) | None => return,
+        };
+        let (at, offset) = match self
+            .func
+            .as_const(step)
+            .map(|step| i32::try_from(step as i64))
+        {
+            Some(Ok(step)) if small(step) => (at, offset + step),
+            _ => {
+                let step = self.scalar(step);
+                (self.b.ins().iadd(at, step), offset)
+            }
+        };
+        let reach = stride * (self.b.lanes as i64 - 1);
+        let (low, high) = (reach.min(0), reach.max(0) + i64::from(size));
+        let n_lines = ((high - low + LINE - 1) / LINE).min(MOST_LINES);
+        let flags = MemFlagsData::new().with_trap_code(Some(MARK));
+        for line in 0..n_lines {
+            // From the end, where the next bytes are: few lines may begin where the lanes' bytes
+            // do.
+            let offset = i64::from(offset) + high - 1 - line * LINE;
+            self.b.ins().uload8(types::I32, flags, at, offset as i32);
+        }
+    }
+}
+
+/// Rewrites the loads that stand for prefetches.
+pub(crate) fn put_in(compiled: &CompiledCode, code: &mut [u8]) {
+    for trap in compiled.buffer.traps() {
+        if trap.code == MARK {
+            rewrite(&mut code[trap.offset as usize..]);
+        }
+    }
+}
+
+/// Rewrites `movzx r32, byte ptr [m]` to `prefetcht0 [m]`.
+fn rewrite(code: &mut [u8]) {
+    let has_rex = code[0] & 0xf0 == 0x40;
+    let (rex, op) = code.split_at_mut(usize::from(has_rex));
+    assert_eq!(op[..2], [0x0f, 0xb6], "a load of a byte");
+    // The register field selects the kind of prefetch.
+    op[1] = 0x18;
+    op[2] = op[2] & 0b1100_0111 | 1 << 3;
+    if let [rex] = rex {
+        *rex &= !0b0100;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rewrite;
+
+    #[test]
+    fn loads_become_prefetches() {
+        // movzx eax, byte ptr [rdi]; movzx r11d, byte ptr [r8 + rcx + 0x40]; as an assembler writes
+        // them.
+        let mut plain = [0x0f, 0xb6, 0x07];
+        rewrite(&mut plain);
+        assert_eq!(plain, [0x0f, 0x18, 0x0f]);
+        let mut extended = [0x45, 0x0f, 0xb6, 0x5c, 0x08, 0x40];
+        rewrite(&mut extended);
+        assert_eq!(extended, [0x41, 0x0f, 0x18, 0x4c, 0x08, 0x40]);
+    }
+}

@@ -1,0 +1,230 @@
+//! `shfl` of whole warps, in registers.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use ptxjit_abi::warp_ops::{WARP, WarpBuffer, shuffle_source};
+use ptxjit_ir::{Type, Value, WarpOp};
+use ptxjit_vectorize::Variability;
+
+use crate::lower::Lower;
+use crate::ops::{Parts, Val, vector_type};
+
+/// One word per lane, as the bytes of vectors.
+fn lane_words(of: impl Fn(u32) -> u32) -> Vec<Vec<u8>> {
+    let words: Vec<u32> = (0..WARP as u32).map(of).collect();
+    words
+        .chunks(4)
+        .map(|quad| quad.iter().flat_map(|word| word.to_le_bytes()).collect())
+        .collect()
+}
+
+impl Lower<'_, '_> {
+    /// The bits of a value in all lanes, if they are known.
+    fn known_lanes(&mut self, value: Value) -> Option<[u64; WARP]> {
+        let runs_whole = self.b.lanes == WARP && self.lane.active.is_none();
+        runs_whole.then(|| self.decided.patterns.known_lanes(value))?
+    }
+
+    /// `shfl`: the value and whether the source lane is in range.
+    pub(in crate::lower) fn shuffle_lanes(
+        &mut self,
+        op: WarpOp,
+        [a, b, c]: [Value; 3],
+    ) -> [Val; 2] {
+        let value = self.parts(a);
+        let fixed_c = self.func.as_const(c);
+        let known_b = self.known_lanes(b);
+        let shared_b = self.plan.variability[b] == Variability::Uniform;
+        let [value, in_range] = match (known_b, fixed_c) {
+            (Some(b), Some(c)) => self.shuffle_fixed(op, &value, &b, c as u32),
+            (None, Some(c)) if shared_b && (op != WarpOp::ShflIdx || c & 0x1f1f == 0x1f) => {
+                let b = self.scalar(b);
+                let b = self.b.ins().band_imm_s(b, 31);
+                self.shuffle_shared(op, &value, b, c as u32)
+            }
+            _ => {
+                let (b, c) = (self.parts(b), self.parts(c));
+                self.shuffle_each(op, &value, &b, &c)
+            }
+        };
+        [Val::Varying(value), Val::Varying(in_range)]
+    }
+
+    /// Each lane's source is known: vectors are renamed, or shuffled.
+    fn shuffle_fixed(
+        &mut self,
+        op: WarpOp,
+        value: &[cl::Value],
+        b: &[u64; WARP],
+        c: u32,
+    ) -> [Parts; 2] {
+        let source = |lane: u32| shuffle_source(op, lane, b[lane as usize] as u32, c);
+        let shuffled = (0..self.b.quads())
+            .map(|q| {
+                let lanes = [0, 1, 2, 3].map(|i| source(4 * q as u32 + i).0);
+                self.b.pick_lanes(value, lanes)
+            })
+            .collect();
+        let in_range =
+            self.lane_constants(Type::B1, |lane| u32::from(source(lane).1).wrapping_neg());
+        [shuffled, in_range]
+    }
+
+    /// All lanes shuffle by the same amount `b`, below 32: the lanes are loaded again from memory.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass shuffles")]
+    fn shuffle_shared(
+        &mut self,
+        op: WarpOp,
+        value: &[cl::Value],
+        b: cl::Value,
+        c: u32,
+    ) -> [Parts; 2] {
+        let flags = MemFlagsData::trusted();
+        let slot = self.warp_buffer();
+        // Lanes below the first and above the last are out of range, but read.
+        let middle = 8 * WARP as i32;
+        let base = self.b.ins().stack_addr(types::I64, slot, middle);
+        for (q, &part) in value.iter().enumerate() {
+            self.b.ins().store(flags, part, base, 16 * q as i32);
+        }
+        let wide = self.b.ins().uextend(types::I64, b);
+        let bytes = self.b.ins().ishl_imm_s(wide, 2);
+        let max_lane = |lane: u32| (lane & (c >> 8)) & 31 | (c & !(c >> 8)) & 31;
+        if op == WarpOp::ShflIdx {
+            let at = self.b.ins().iadd(base, bytes);
+            let word = self.b.ins().load(types::I32, flags, at, 0);
+            let splat = self.b.ins().splat(types::I32X4, word);
+            let yes = self.b.vconst(Type::B1, 1);
+            return [
+                Parts::from_elem(splat, self.b.quads()),
+                Parts::from_elem(yes, self.b.quads()),
+            ];
+        }
+        let amount = self.b.ins().splat(types::I32X4, b);
+        let lane = self.lane_constants(Type::B32, |lane| lane);
+        let max = self.lane_constants(Type::B32, max_lane);
+        let (mut shuffled, mut in_range) = (Parts::new(), Parts::new());
+        let within_quad = (op == WarpOp::ShflBfly).then(|| self.b.butterfly_words(b));
+        for q in 0..self.b.quads() {
+            let (there, source) = match op {
+                WarpOp::ShflUp => {
+                    let at = self.b.ins().isub(base, bytes);
+                    let there = self
+                        .b
+                        .ins()
+                        .load(types::I32X4, unaligned(), at, 16 * q as i32);
+                    (there, self.b.ins().isub(lane[q], amount))
+                }
+                WarpOp::ShflDown => {
+                    let at = self.b.ins().iadd(base, bytes);
+                    let there = self
+                        .b
+                        .ins()
+                        .load(types::I32X4, unaligned(), at, 16 * q as i32);
+                    (there, self.b.ins().iadd(lane[q], amount))
+                }
+                _ => {
+                    let quads = self.b.ins().band_imm_s(bytes, 0x70);
+                    let from = self.b.ins().bxor_imm_s(quads, 16 * q as i64);
+                    let at = self.b.ins().iadd(base, from);
+                    let there = self.b.ins().load(types::I8X16, flags, at, 0);
+                    let words = within_quad.expect("made above");
+                    let there = self.b.ins().swizzle(there, words);
+                    let there = self.b.cast_vector(there, types::I32X4);
+                    (there, self.b.ins().bxor(lane[q], amount))
+                }
+            };
+            let order = if op == WarpOp::ShflUp {
+                IntCC::SignedGreaterThanOrEqual
+            } else {
+                IntCC::SignedLessThanOrEqual
+            };
+            let ok = self.b.ins().icmp(order, source, max[q]);
+            shuffled.push(self.b.ins().blendv(ok, there, value[q]));
+            in_range.push(ok);
+        }
+        [shuffled, in_range]
+    }
+
+    /// Per-lane amounts.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass shuffles")]
+    fn shuffle_each(
+        &mut self,
+        op: WarpOp,
+        value: &[cl::Value],
+        b: &[cl::Value],
+        c: &[cl::Value],
+    ) -> [Parts; 2] {
+        let lane = self.lane_constants(Type::B32, |lane| lane);
+        let low = self.b.vconst(Type::B32, 31);
+        let (mut sources, mut in_range) = (Parts::new(), Parts::new());
+        for q in 0..self.b.quads() {
+            let amount = self.b.ins().band(b[q], low);
+            let clamp = self.b.ins().band(c[q], low);
+            let segment = self.b.ins().ushr_imm_s(c[q], 8);
+            let segment = self.b.ins().band(segment, low);
+            let own = self.b.ins().band(lane[q], segment);
+            let clamp = self.b.ins().band_not(clamp, segment);
+            let max = self.b.ins().bor(own, clamp);
+            let (source, order) = match op {
+                WarpOp::ShflUp => (
+                    self.b.ins().isub(lane[q], amount),
+                    IntCC::SignedGreaterThanOrEqual,
+                ),
+                WarpOp::ShflDown => (
+                    self.b.ins().iadd(lane[q], amount),
+                    IntCC::SignedLessThanOrEqual,
+                ),
+                WarpOp::ShflBfly => (
+                    self.b.ins().bxor(lane[q], amount),
+                    IntCC::SignedLessThanOrEqual,
+                ),
+                _ => {
+                    let amount = self.b.ins().band_not(amount, segment);
+                    (self.b.ins().bor(own, amount), IntCC::SignedLessThanOrEqual)
+                }
+            };
+            let ok = self.b.ins().icmp(order, source, max);
+            let source = self.b.ins().blendv(ok, source, lane[q]);
+            sources.push(self.b.ins().band(source, low));
+            in_range.push(ok);
+        }
+        let flags = MemFlagsData::trusted();
+        let slot = self.warp_buffer();
+        let base = self.b.ins().stack_addr(types::I64, slot, 0);
+        for (q, &part) in value.iter().enumerate() {
+            self.b.ins().store(flags, part, base, 16 * q as i32);
+        }
+        let lanes: Vec<cl::Value> = (0..WARP)
+            .map(|lane| {
+                let source = self.b.ins().extractlane(sources[lane / 4], lane as u8 % 4);
+                let source = self.b.ins().uextend(types::I64, source);
+                let at = self.b.ins().ishl_imm_s(source, 2);
+                let at = self.b.ins().iadd(base, at);
+                self.b.ins().load(types::I32, flags, at, 0)
+            })
+            .collect();
+        [self.b.collect(Type::B32, &lanes), in_range]
+    }
+
+    pub(in crate::lower) fn lane_constants(&mut self, ty: Type, of: impl Fn(u32) -> u32) -> Parts {
+        lane_words(of)
+            .into_iter()
+            .map(|bytes| self.b.vconst_bytes(vector_type(ty), &bytes))
+            .collect()
+    }
+
+    /// A stack slot for the operands and results of one operation.
+    pub(in crate::lower) fn warp_buffer(&mut self) -> cl::StackSlot {
+        *self.slots.warp_slot.get_or_insert_with(|| {
+            let size = size_of::<WarpBuffer>() as u32;
+            let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size, 4);
+            self.b.create_sized_stack_slot(data)
+        })
+    }
+}
+
+/// For loads from our own memory that straddle vectors.
+fn unaligned() -> MemFlagsData {
+    MemFlagsData::new().with_notrap()
+}

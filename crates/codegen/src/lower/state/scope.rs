@@ -1,0 +1,205 @@
+//! Code on side paths, stack slots, and what else all of lowering uses.
+
+use cranelift_codegen::ir::{self as cl, InstBuilder, SourceLoc, types};
+use ptxjit_abi::SlowForm;
+use ptxjit_abi::warp_ops::WARP;
+use ptxjit_ir::{self as ir, Type, Value};
+use ptxjit_vectorize::Variability;
+
+use crate::decisions::Assumed;
+use crate::decisions::mask_classes::MaskClass;
+use crate::lower::{Available, Buffer, Lower, Mask};
+use crate::ops::{Parts, int_type};
+
+impl Lower<'_, '_> {
+    /// A stack slot of one gang's lanes at 8 bytes each, for use within one instruction or one lane
+    /// loop.
+    pub(in crate::lower) fn buffer(&mut self, purpose: Buffer) -> cl::StackSlot {
+        let found = self
+            .slots
+            .buffers
+            .iter()
+            .find(|(other, _)| *other == purpose);
+        if let Some(&(_, slot)) = found {
+            return slot;
+        }
+        let size = 8 * self.b.lanes.max(4) as u32;
+        let data = cl::StackSlotData::new(cl::StackSlotKind::ExplicitSlot, size, 4);
+        let slot = self.b.create_sized_stack_slot(data);
+        self.slots.buffers.push((purpose, slot));
+        slot
+    }
+
+    pub(in crate::lower) fn loc(&mut self, loc: ir::SrcLoc) {
+        self.node.loc = loc;
+        self.b.set_srcloc(SourceLoc::new(loc.0));
+    }
+
+    /// Quads that share a register in the end: code that handles a part of the gang at a time
+    /// handles this many.
+    pub(in crate::lower) fn strip(&self) -> usize {
+        let quads = self.plan.gang.div_ceil(4) as usize;
+        (self.inputs.target.lanes_of_vector() / 4).min(quads)
+    }
+
+    /// Notes that the instruction being emitted has no vector form.
+    pub(in crate::lower) fn note_slow(&mut self, form: SlowForm) {
+        let worst = self.out.slow.entry(self.node.loc).or_insert(form);
+        *worst = form.max(*worst);
+    }
+
+    /// Emits code on a side path: values that it caches are dropped behind it.
+    pub(in crate::lower) fn scoped<T>(&mut self, emit: impl FnOnce(&mut Self) -> T) -> T {
+        let (available, active) = (self.available.clone(), self.lane.active.clone());
+        let mask = self.mask.clone();
+        let taken = self.slots.fragments.enter_branch();
+        let result = emit(self);
+        self.slots.fragments.come_back(taken);
+        (self.available, self.lane.active) = (available, active);
+        self.available.looked_up.clear();
+        self.mask = Mask {
+            class: self.mask.class,
+            is_full: self.mask.is_full,
+            ..mask
+        };
+        result
+    }
+
+    /// Runs `fast` if `full`, else `cold`; both return vectors of the given types.
+    pub(in crate::lower) fn either(
+        &mut self,
+        full: cl::Value,
+        types: Vec<cl::Type>,
+        fast: impl FnOnce(&mut Self) -> Vec<cl::Value>,
+        cold: impl FnOnce(&mut Self) -> Vec<cl::Value>,
+    ) -> Vec<cl::Value> {
+        let (yes, no, join) = (
+            self.b.create_block(),
+            self.b.create_block(),
+            self.b.create_block(),
+        );
+        let params: Vec<cl::Value> = types
+            .iter()
+            .map(|&ty| self.b.append_block_param(join, ty))
+            .collect();
+        self.b.ins().brif(full, yes, &[], no, &[]);
+        self.b.set_cold_block(no);
+        self.b.switch_to_block(yes);
+        let values: Vec<cl::BlockArg> = self
+            .scoped(fast)
+            .into_iter()
+            .zip(&types)
+            .map(|(x, &ty)| self.b.cast_vector(x, ty).into())
+            .collect();
+        self.b.ins().jump(join, &values);
+        self.b.switch_to_block(no);
+        let values: Vec<cl::BlockArg> = self
+            .scoped(cold)
+            .into_iter()
+            .zip(&types)
+            .map(|(x, &ty)| self.b.cast_vector(x, ty).into())
+            .collect();
+        self.b.ins().jump(join, &values);
+        self.b.switch_to_block(join);
+        params
+    }
+
+    /// The values, or the result of `cold` if `rare`.
+    pub(in crate::lower) fn unless(
+        &mut self,
+        rare: cl::Value,
+        values: &[cl::Value],
+        cold: impl FnOnce(&mut Self) -> Vec<cl::Value>,
+    ) -> Vec<cl::Value> {
+        let (join, params) = self.b.begin_rare(rare, values);
+        let values = self.scoped(cold);
+        self.b.jump_with(join, &values);
+        self.b.switch_to_block(join);
+        params
+    }
+
+    /// `mask ? new : old` for all parts of a value.
+    pub(in crate::lower) fn blend(
+        &mut self,
+        ty: Type,
+        mask: &[cl::Value],
+        new: &[cl::Value],
+        old: &[cl::Value],
+    ) -> Parts {
+        if ty != Type::B64 {
+            return (0..new.len())
+                .map(|i| self.b.choose(mask[i], new[i], old[i]))
+                .collect();
+        }
+        let wide: Vec<cl::Value> = mask
+            .iter()
+            .flat_map(|&mask| self.b.widen_mask(mask))
+            .collect();
+        (0..new.len())
+            .map(|i| self.b.choose(wide[i], new[i], old[i]))
+            .collect()
+    }
+
+    /// The variability of a value in the code being emitted.
+    pub(in crate::lower) fn variability(&self, value: ir::Value) -> Variability {
+        self.decided.variability(value, self.assumed())
+    }
+
+    /// What holds in the code being emitted.
+    pub(in crate::lower) fn assumed(&self) -> Assumed<'_> {
+        Assumed {
+            one_lane: self.lane.active.is_some(),
+            affine_inputs: self.node.affine_inputs,
+        }
+    }
+
+    /// The scalar CLIF type in which a uniform value is kept.
+    pub(in crate::lower) fn scalar_type(&self, value: ir::Value) -> cl::Type {
+        match (self.func.ty(value), self.decided.is_float[value]) {
+            (Type::B32, true) => types::F32,
+            (Type::B64, true) => types::F64,
+            (ty, _) => int_type(ty),
+        }
+    }
+
+    /// Whether a value is the same for all lanes.
+    pub(in crate::lower) fn is_uniform(&self, value: Value) -> bool {
+        self.b.lanes == 1 || self.variability(value) == Variability::Uniform
+    }
+
+    /// Stores parts side by side in a buffer and returns its address.
+    pub(in crate::lower) fn store_to_buffer(
+        &mut self,
+        purpose: Buffer,
+        parts: &[cl::Value],
+    ) -> cl::Value {
+        let slot = self.buffer(purpose);
+        let at = self.b.ins().stack_addr(types::I64, slot, 0);
+        for (i, &part) in parts.iter().enumerate() {
+            self.b
+                .ins()
+                .store(cl::MemFlagsData::trusted(), part, at, 16 * i as i32);
+        }
+        at
+    }
+
+    /// Drops cached values, since other predecessors may lead here, unless the code continues the
+    /// node before.
+    pub(in crate::lower) fn start_region(&mut self, class: MaskClass) {
+        // The code before may be for other lanes.
+        self.available.looked_up.clear();
+        if self.node.continues {
+            return;
+        }
+        self.available = Available::default();
+        self.slots.fragments.forget();
+        let is_full = self.inputs.whole_gangs && class == MaskClass::Entry;
+        self.mask = Mask::new(class, is_full);
+    }
+
+    /// The stride of an address within each quad, if it is known.
+    pub(in crate::lower) fn quad_step(&mut self, value: Value) -> Option<i32> {
+        let runs_whole = self.b.lanes == WARP && self.lane.active.is_none();
+        runs_whole.then(|| self.decided.patterns.quad_step(value))?
+    }
+}
