@@ -168,9 +168,18 @@ impl Emitter<'_> {
         self.cast_vector(picked, types::I32X4)
     }
 
-    /// Rows of four words to columns, and back.
+    /// Rows of four words to columns, and back. What is copied from memory to memory stays as it
+    /// is: Cranelift emits no code for the columns in between, as nothing uses them.
     pub(crate) fn transpose4(&mut self, rows: [cl::Value; 4]) -> [cl::Value; 4] {
-        let [a, b, c, d] = rows;
+        if let Some(&columns) = self.transposed.get(&rows) {
+            return columns;
+        }
+        let columns = self.transposed4(rows);
+        self.transposed.insert(columns, rows);
+        columns
+    }
+
+    fn transposed4(&mut self, [a, b, c, d]: [cl::Value; 4]) -> [cl::Value; 4] {
         let ab_lo = self.shuffle32(a, b, [0, 4, 1, 5]);
         let ab_hi = self.shuffle32(a, b, [2, 6, 3, 7]);
         let cd_lo = self.shuffle32(c, d, [0, 4, 1, 5]);

@@ -70,6 +70,9 @@ pub(crate) struct Emitter<'b> {
     forbidden: Vec<cl::Value>,
     /// Values known to lie in [0, 1].
     saturated: FxHashSet<cl::Value>,
+    /// Rows of words by their columns. Rows are defined before their columns, so whatever uses the
+    /// columns may use the rows.
+    transposed: FxHashMap<[cl::Value; 4], [cl::Value; 4]>,
     /// External references of the function, by namespace and number.
     imports: FxHashMap<(u32, u32), cl::FuncRef>,
     /// Where symbols are in the table of them.
@@ -126,6 +129,7 @@ impl<'b> Emitter<'b> {
             fields: FxHashMap::default(),
             forbidden: Vec::new(),
             saturated: FxHashSet::default(),
+            transposed: FxHashMap::default(),
             imports: FxHashMap::default(),
             symbols: FxHashMap::default(),
             external: External::default(),
