@@ -60,6 +60,9 @@ exports! {
 
     /// Ends a capture.
     fn cuStreamEndCapture(stream: CUstream, out: Out<CUgraph>) or cuStreamEndCapture_ptsz {
+        if out.is_null() && capture::is_to_known_graph(stream)? {
+            return capture::end(stream).map(|_| ());
+        }
         let before = out.get()?;
         out.put(before)?;
         let graph = capture::end(stream);

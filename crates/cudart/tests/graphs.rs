@@ -216,3 +216,20 @@ fn captured_work_is_a_graph() {
     look(&mut out);
     assert_eq!(out, [15, 16, 17, 18]);
 }
+
+/// NVIDIA's samples want no graph back that they have.
+#[test]
+fn a_capture_to_a_known_graph_ends_without_giving_it() {
+    let setting = Setting::new();
+    let mut graph = 0_u64;
+    call!(b"cudaGraphCreate", at_mut(&mut graph) => u64, 0 => u32);
+    call!(
+        b"cudaStreamBeginCaptureToGraph", setting.stream => u64, graph => u64, 0 => u64, 0 => u64, 0 => usize, 0 => u32
+    );
+    call!(b"cudaMemsetAsync", setting.memory => u64, 0x11 => u32, 16 => usize, setting.stream => u64);
+    call!(b"cudaStreamEndCapture", setting.stream => u64, 0 => u64);
+    let mut out = [0_u32; 4];
+    setting.run(graph);
+    call!(b"cudaMemcpy", at_mut(&mut out) => u64, setting.memory => u64, 16 => usize, DEVICE_TO_HOST => u32);
+    assert_eq!(out, [0x1111_1111; 4]);
+}

@@ -456,6 +456,13 @@ fn start(
     Ok(())
 }
 
+/// Whether a stream is captured to a graph that the client had before, and so need not be given.
+pub fn is_to_known_graph(stream: CUstream) -> Result<bool> {
+    let stream = stream::get_even_failed(stream)?;
+    let capture = stream.capture.get();
+    Ok(capture.is_some_and(|capture| !capture.has_own_graph))
+}
+
 /// `cuStreamEndCapture`: the graph.
 pub fn end(stream: CUstream) -> Result<CUgraph> {
     let stream = stream::get_even_failed(stream)?;

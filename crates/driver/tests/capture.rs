@@ -424,7 +424,9 @@ fn a_graph_that_is_there_can_be_captured_to() {
     let none = [HostPtr::NULL; 2];
     let first = graph::add_node(graph, none, 0, &mut gpu.node(&step(ptr, 10, 1)).params).unwrap();
     let wanted = [address(&first), HostPtr::NULL];
+    assert_eq!(capture::is_to_known_graph(stream), Ok(false));
     capture::begin_to_graph(stream, graph, wanted, 1, GLOBAL).unwrap();
+    assert_eq!(capture::is_to_known_graph(stream), Ok(true));
     let info = capture::info(stream).unwrap();
     assert_eq!((info.graph, info.count), (graph, 1));
     assert_eq!(ptxjit_driver::host::get(info.nodes.0), Ok(first));
