@@ -7,6 +7,7 @@ use ptxjit::{Device, Engine, Module};
 mod contents;
 mod copies;
 mod locals;
+mod memory;
 mod warps;
 
 const GANGS: [u32; 3] = [1, 8, 32];

@@ -4,12 +4,13 @@
 //! it. Each of its streams has the nodes that its next node depends on. All must have been joined,
 //! by events, with the first stream when that one ends the capture.
 //!
-//! What a capture cannot hold, and calls that would not do what they say while it goes on, break
-//! it: they return `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` or a code that tells more, and ending
-//! the capture gives no graph. The mode of a capture and that of the calling thread decide which
-//! calls of other threads break it.
+//! What a capture cannot hold, and calls that would not do what they say while it goes on
+//! (`calls`), break it: they return `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` or a code that tells
+//! more, and ending the capture gives no graph.
 //!
 //! Locks: a capture's lock may be held while that of a graph's body is taken.
+
+mod calls;
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -19,7 +20,6 @@ use std::thread::ThreadId;
 use parking_lot::Mutex;
 
 use crate::command::Command;
-use crate::context::Context;
 use crate::error::Result;
 use crate::graph::work::Work;
 use crate::graph::{self, Graph};
@@ -28,6 +28,10 @@ use crate::types::{
     CUgraph, CUgraphEdgeData, CUgraphNode, CUresult, CUstream, CUstreamCaptureMode,
     CUstreamCaptureStatus, CUstreamUpdateCaptureDependencies_flags, HostPtr,
 };
+
+pub(crate) use calls::{check_call, check_legacy, check_synchronize, check_wait};
+
+use calls::{is_blocking, is_in};
 
 /// A node that the next one depends on, by its number, and what the edge from it means.
 pub(crate) type Dep = (u32, CUgraphEdgeData);
@@ -290,81 +294,6 @@ impl Capture {
             false => self.graph.set_owned(false),
         }
     }
-}
-
-// --- Calls that captures forbid ---
-
-/// Breaks some captures; whether there were any.
-fn break_all(is_hit: impl Fn(&Capture) -> bool) -> bool {
-    if N_CAPTURES.load(Ordering::Acquire) == 0 {
-        return false;
-    }
-    let hit: Vec<Arc<Capture>> = {
-        let captures = CAPTURES.lock();
-        captures
-            .iter()
-            .filter(|known| is_hit(known))
-            .cloned()
-            .collect()
-    };
-    hit.iter().for_each(|capture| capture.invalidate());
-    !hit.is_empty()
-}
-
-/// To be called by what may have to wait for work, or gives memory back at once, in whatever
-/// stream: allocating and freeing memory, loading modules, asking for events.
-pub(crate) fn check_call() -> Result<()> {
-    let (thread, mode) = (std::thread::current().id(), MODE.get());
-    let is_hit = |capture: &Capture| {
-        let is_own = capture.thread == thread && capture.mode != CUstreamCaptureMode::RELAXED;
-        match mode {
-            CUstreamCaptureMode::GLOBAL => is_own || capture.mode == CUstreamCaptureMode::GLOBAL,
-            CUstreamCaptureMode::THREAD_LOCAL => is_own,
-            _ => false,
-        }
-    };
-    if N_CAPTURES.load(Ordering::Acquire) != 0 && break_all(is_hit) {
-        return Err(CUresult::STREAM_CAPTURE_UNSUPPORTED);
-    }
-    Ok(())
-}
-
-/// Whether a stream that is captured belongs to a context.
-fn is_in(capture: &Capture, context: &Context, is_counted: impl Fn(&Stream) -> bool) -> bool {
-    let state = capture.state.lock();
-    let mut members = state.members.iter();
-    members.any(|member| member.stream.context == context.raw().0 && is_counted(&member.stream))
-}
-
-/// To be called by what would wait for all streams of a context.
-pub(crate) fn check_synchronize(context: &Context) -> Result<()> {
-    match break_all(|capture| is_in(capture, context, |_| true)) {
-        true => Err(CUresult::STREAM_CAPTURE_UNSUPPORTED),
-        false => Ok(()),
-    }
-}
-
-/// To be called by what would wait for a stream.
-pub(crate) fn check_wait(stream: &Stream) -> Result<()> {
-    if stream.is_capturing() {
-        return Err(forbidden(stream));
-    }
-    match stream.role {
-        Role::Legacy => check_legacy(&*stream.context()?),
-        Role::PerThread | Role::Blocking | Role::NonBlocking => Ok(()),
-    }
-}
-
-/// To be called before work for a legacy stream, which would depend on blocking streams.
-pub(crate) fn check_legacy(context: &Context) -> Result<()> {
-    match break_all(|capture| is_in(capture, context, is_blocking)) {
-        true => Err(CUresult::STREAM_CAPTURE_IMPLICIT),
-        false => Ok(()),
-    }
-}
-
-fn is_blocking(stream: &Stream) -> bool {
-    stream.role != Role::NonBlocking
 }
 
 // --- The interface ---

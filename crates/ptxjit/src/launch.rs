@@ -311,6 +311,13 @@ impl Launch {
         }
     }
 
+    /// Whether checks of memory in compiled code may take longer than a proof that there is nothing
+    /// to find: few threads are done before, unless an earlier launch tells otherwise.
+    fn may_gain_by_proof(&self) -> bool {
+        self.options.memcheck
+            && (self.n_threads() > FEW_THREADS || self.kernel.inner.screens.took_long())
+    }
+
     /// Whether single choices or writes matter.
     pub(crate) fn keeps_choices(&self) -> bool {
         let options = &self.options;
@@ -599,6 +606,7 @@ impl Prepared {
         let (kernel, module) = (&self.launch.kernel.inner, &self.launch.kernel.module);
         let mut ran_as = self.launch.options.schedule;
         let mut found: Vec<Finding> = Vec::new();
+        let mut is_proven = false;
         let result = match &self.code {
             // Memory of the host was registered after the code was chosen.
             Code::Jit(variant, ..) if !variant.foreign && self.launch.wants_foreign() => {
@@ -607,15 +615,12 @@ impl Prepared {
                 return anew.run();
             }
             Code::Jit(variant, got, desc) => {
-                Variants::improve(kernel, variant, &got.code);
-                module.device.arena.all_written();
-                let launched = module.device.runtime.launch(desc);
-                if let Some(counters) = &desc.counters {
-                    let traffic = desc.traces.as_ref().map(|it| it.take());
-                    let by_warps = got.code.gang == WARP;
-                    self.cover(&counters.take(), traffic.as_deref(), by_warps);
-                }
-                launched.map_err(Cause::from).map(|stats| stats.time)
+                let proven = match self.launch.may_gain_by_proof() {
+                    true => self.launch.run_proven(&self.params)?,
+                    false => None,
+                };
+                is_proven = proven.is_some();
+                proven.unwrap_or_else(|| self.run_compiled(variant, got, desc))
             }
             Code::Interp(program) => {
                 let start = Instant::now();
@@ -661,7 +666,29 @@ impl Prepared {
         }
         module.device.tell(&found);
         self.launch.report.extend(found);
-        Ok(self.stats(result?, false))
+        let stats = self.stats(result?, is_proven);
+        Ok(LaunchStats { is_proven, ..stats })
+    }
+
+    fn run_compiled(
+        &self,
+        variant: &Variant,
+        got: &Got,
+        desc: &LaunchDesc,
+    ) -> Result<Duration, Cause> {
+        let (kernel, device) = (&self.launch.kernel.inner, &self.launch.kernel.module.device);
+        Variants::improve(kernel, variant, &got.code);
+        device.arena.all_written();
+        let launched = device.runtime.launch(desc);
+        if let (true, Ok(stats)) = (variant.memcheck, &launched) {
+            kernel.screens.note_checked(stats.time);
+        }
+        if let Some(counters) = &desc.counters {
+            let traffic = desc.traces.as_ref().map(|it| it.take());
+            let by_warps = got.code.gang == WARP;
+            self.cover(&counters.take(), traffic.as_deref(), by_warps);
+        }
+        Ok(launched?.time)
     }
 
     fn stats(&self, time: Duration, is_screened: bool) -> LaunchStats {

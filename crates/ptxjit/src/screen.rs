@@ -8,9 +8,13 @@
 //! accesses are compared. If nothing was suspected it is over, with nothing found. Otherwise, and
 //! if it failed, memory is put back and the interpreter runs it again. Findings are always those of
 //! the interpreter.
+//!
+//! A launch of which only memory is checked runs compiled code with these checks, whose findings are
+//! exact, unless all of it is proven.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -46,13 +50,25 @@ const PAD: u64 = 64;
 /// Bytes of the flag, and what tables are aligned to.
 const PAGE: u64 = 4096;
 
+/// Launches whose bounds were not proven, one after the other, until no more proofs of them are
+/// tried: a kernel whose addresses come from memory is proven in no launch.
+const MOST_UNPROVEN: u32 = 8;
+
+/// What a launch with checks of memory takes at least if a proof is to be tried for the next one of
+/// its kernel: most proofs take less than a tenth of it.
+const LONG: Duration = Duration::from_millis(1);
+
 /// Forms of a kernel that check for different needs. Launches that would take more check for
 /// everything: compiling costs more than that.
 const MOST_FORMS: usize = 8;
 
 /// What the launches of a kernel are screened with; none for kernels that cannot be.
 #[derive(Default)]
-pub(crate) struct Screens(Mutex<HashMap<Wanted, Option<Arc<Screen>>>>);
+pub(crate) struct Screens {
+    by_checks: Mutex<HashMap<Wanted, Option<Arc<Screen>>>>,
+    /// A launch in which compiled code checked memory took [`LONG`].
+    took_long: AtomicBool,
+}
 
 struct Screen {
     kernel: screen::Kernel,
@@ -60,6 +76,8 @@ struct Screen {
     forms: Mutex<HashMap<FormKey, Arc<Form>>>,
     /// What was found out about the last launch.
     last: Mutex<Option<(Given, Option<Arc<Needs>>)>>,
+    /// Launches since one was proven, among those that run without instrumentation in any case.
+    n_unproven: AtomicU32,
 }
 
 type FormKey = Option<Vec<(u32, [bool; 4])>>;
@@ -108,7 +126,7 @@ impl Screens {
         wanted: Wanted,
         limit: Limit,
     ) -> Result<Option<Arc<Screen>>, Error> {
-        let known = lock(&self.0).get(&wanted).cloned();
+        let known = lock(&self.by_checks).get(&wanted).cloned();
         if let Some(known) = known {
             return Ok(known);
         }
@@ -117,10 +135,22 @@ impl Screens {
                 kernel,
                 forms: Mutex::default(),
                 last: Mutex::default(),
+                n_unproven: AtomicU32::new(0),
             })
         });
-        lock(&self.0).insert(wanted, made.clone());
+        lock(&self.by_checks).insert(wanted, made.clone());
         Ok(made)
+    }
+
+    pub(crate) fn took_long(&self) -> bool {
+        self.took_long.load(Ordering::Relaxed)
+    }
+
+    /// Remembers how long a launch took in which compiled code checked memory.
+    pub(crate) fn note_checked(&self, time: Duration) {
+        if time >= LONG {
+            self.took_long.store(true, Ordering::Relaxed);
+        }
     }
 }
 
@@ -274,8 +304,10 @@ impl Launch {
     /// What is needed to screen the launch; none if it cannot be screened.
     pub(crate) fn screen(&self, limit: Limit) -> Result<Option<Ready>, Error> {
         let (options, kernel) = (&self.options, &self.kernel.inner);
-        let checks = options.sanitize;
-        let wanted = wanted(checks);
+        let wanted = Wanted {
+            mem: options.memcheck,
+            ..wanted(options.sanitize)
+        };
         let is_plain = options.engine == Engine::Jit
             && !options.schedule.is_interpreted()
             && !self.keeps_choices()
@@ -296,7 +328,7 @@ impl Launch {
             return Ok(None);
         }
         let mut variant = self.variant(limit)?;
-        variant.memcheck = checks.mem;
+        variant.memcheck = wanted.mem;
         variant.foreign = false;
         variant.facts.whole_gangs = false;
         Ok(Some(Ready {
@@ -328,10 +360,42 @@ impl Launch {
         let proving = start.elapsed();
         let is_proven = needs.as_ref().is_some_and(|needs| needs.is_clean);
         let time = match &needs {
-            Some(needs) if is_proven => self.run_plain(ready, (needs, limit), params)?,
+            Some(needs) if is_proven => {
+                let ran = self.run_plain(ready, (needs, limit), params)?;
+                let (name, front) = (&self.kernel.inner.name, &self.kernel.module.front);
+                Some(ran.map_err(|cause| cause.into_error(name, front))?)
+            }
             Some(_) | None => self.run_instrumented(ready, (needs.as_deref(), limit), params)?,
         };
         Ok(time.map(|time| (time + proving, is_proven)))
+    }
+
+    /// Runs the launch without checks if it is proven that there is nothing to find; none otherwise.
+    pub(crate) fn run_proven(
+        &self,
+        params: &[u8],
+    ) -> Result<Option<Result<Duration, Cause>>, Error> {
+        let limit = Limit::start(self.options.timeout);
+        let Some(ready) = self.screen(limit)? else {
+            return Ok(None);
+        };
+        let start = Instant::now();
+        let n_unproven = &ready.screen.n_unproven;
+        if n_unproven.load(Ordering::Relaxed) >= MOST_UNPROVEN {
+            return Ok(None);
+        }
+        let given = self
+            .placed_vars(&ready)
+            .and_then(|vars| self.given(&ready, params, vars));
+        let needs = given.and_then(|given| ready.screen.needs(given));
+        let Some(needs) = needs.filter(|needs| needs.is_clean) else {
+            n_unproven.fetch_add(1, Ordering::Relaxed);
+            return Ok(None);
+        };
+        n_unproven.store(0, Ordering::Relaxed);
+        let proving = start.elapsed();
+        let ran = self.run_plain(&ready, (&needs, limit), params)?;
+        Ok(Some(ran.map(|time| time + proving)))
     }
 
     /// The addresses of variables in device memory, and offsets of those in constant memory. None
@@ -368,7 +432,7 @@ impl Launch {
         ready: &Ready,
         (needs, limit): (&Needs, Limit),
         params: &[u8],
-    ) -> Result<Option<Duration>, Error> {
+    ) -> Result<Result<Duration, Cause>, Error> {
         let mut variant = self.variant(limit)?;
         variant.memcheck = false;
         let got = self.kernel.variant(&variant, self.baseline(), limit)?;
@@ -376,22 +440,14 @@ impl Launch {
         let desc = self.desc(&variant, &got.code, params.to_vec())?;
         let device = &self.kernel.module.device;
         let launched = device.runtime.launch(&desc);
-        match launched {
-            Ok(stats) => {
-                if ready.wanted.init {
-                    for &(start, len) in &needs.written {
-                        device.arena.written(start, len);
-                    }
-                } else {
-                    device.arena.all_written();
-                }
-                Ok(Some(stats.time))
-            }
-            Err(err) => {
-                let kernel = &self.kernel;
-                Err(Cause::from(err).into_error(&kernel.inner.name, &kernel.module.front))
+        if !ready.wanted.init {
+            device.arena.all_written();
+        } else if launched.is_ok() {
+            for &(start, len) in &needs.written {
+                device.arena.written(start, len);
             }
         }
+        Ok(launched.map(|stats| stats.time).map_err(Cause::from))
     }
 
     fn run_instrumented(
