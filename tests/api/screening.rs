@@ -1,7 +1,7 @@
 //! Launches under sanitizers: compiled code tells those that have nothing to find from the others,
 //! at every gang width.
 
-use ptxjit::sanitize::{Checks, Finding, FindingKind, Report};
+use ptxjit::sanitize::{AccessOp, Checks, Finding, FindingKind, Report};
 use ptxjit::{Arg, Device, Engine, Launch, Module};
 
 const GANGS: [u32; 5] = [1, 4, 8, 16, 32];
@@ -287,4 +287,56 @@ fn what_threads_do_at_divergent_barriers_is_left_to_the_interpreter() {
     let (findings, is_screened, _) = run(&reaches(64), |launch| launch);
     assert!(is_screened);
     assert_eq!(findings, []);
+}
+
+/// A launch that fails has its failure as the only finding.
+fn fails(body: &str) -> Vec<Finding> {
+    let mut all = Vec::new();
+    for gang in GANGS {
+        let device = Device::new().unwrap();
+        let data = device.alloc::<u32>(128).unwrap();
+        let launch = module(&device, body).kernel("k").unwrap().launch();
+        let launch = launch.grid(2).block(64).arg(&data).sanitize(CHECKS);
+        let launch = launch.gang(gang);
+        let report = launch.report();
+        launch.run().unwrap_err();
+        let findings = report.findings();
+        let [finding] = &findings[..] else {
+            panic!("gang {gang}: {findings:?}");
+        };
+        all.push(finding.clone());
+    }
+    all
+}
+
+#[test]
+fn threads_that_wait_for_each_other_in_loops_deadlock() {
+    // Each block takes its own flag, and the other's then, and gives none back. The launch has no
+    // time limit.
+    let body = "mov.u32 %r3, %ctaid.x; setp.ne.u32 %q0, %l, 0; @%q0 bra DONE;\n\
+        mul.wide.u32 %d1, %r3, 4; add.u64 %d1, %d1, %p; atom.global.exch.b32 %r4, [%d1], 1;\n\
+        xor.b32 %r3, %r3, 1; mul.wide.u32 %d1, %r3, 4; add.u64 %d1, %d1, %p; add.u64 %d2, %p, 8;\n\
+        atom.global.add.u32 %r4, [%d2], 1;\n\
+        BOTH: ld.relaxed.gpu.global.u32 %r4, [%d2]; setp.ne.u32 %q1, %r4, 2; @%q1 bra BOTH;\n\
+        AGAIN: atom.global.cas.b32 %r4, [%d1], 0, 1; setp.ne.u32 %q1, %r4, 0; @%q1 bra AGAIN;\n\
+        DONE:";
+    for finding in fails(body) {
+        assert_eq!(finding.kind, FindingKind::Deadlock, "{finding}");
+    }
+}
+
+#[test]
+fn findings_of_bounds_tell_what_the_access_does() {
+    let body = |access: &str| format!("add.u64 %own, %own, 4; mov.u32 %r3, 1; {access}");
+    for (access, op) in [
+        ("ld.global.u32 %r3, [%own];", AccessOp::Load),
+        ("st.global.u32 [%own], %r3;", AccessOp::Store),
+        ("red.global.add.u32 [%own], %r3;", AccessOp::Atomic),
+    ] {
+        for finding in fails(&body(access)) {
+            assert_eq!(finding.kind, FindingKind::OutOfBounds, "{finding}");
+            let ops: Vec<_> = finding.accesses.iter().map(|it| it.op).collect();
+            assert_eq!(ops, [op], "{finding}");
+        }
+    }
 }

@@ -662,7 +662,8 @@ impl Prepared {
         };
         let result = result.map_err(|cause| cause.into_error(&kernel.name, &module.front));
         if let (Err(Error::Launch(failure)), true) = (&result, self.launch.options.sanitize.any()) {
-            found.extend(self.context(ran_as).of_failure(failure));
+            let program = kernel.marked_program()?;
+            found.extend(self.context(ran_as).of_failure(failure, &program));
         }
         module.device.tell(&found);
         self.launch.report.extend(found);

@@ -8,7 +8,7 @@ use ptxjit_frontend::escape::escape_lines;
 use ptxjit_frontend::source::Span;
 use ptxjit_frontend::translate;
 use ptxjit_interp::{Access, Allocated};
-use ptxjit_ir::{Space, SrcLoc};
+use ptxjit_ir::{InstData, Program, Space, SrcLoc};
 use ptxjit_runtime::Arena;
 
 pub use ptxjit_interp::{AccessOp, Checks, FindingKind, Hazard, Object, Reason, Severity};
@@ -335,8 +335,8 @@ impl Context<'_> {
         }
     }
 
-    /// What a failure of a launch is as a finding, if it is one.
-    pub(crate) fn of_failure(&self, failure: &LaunchFailure) -> Option<Finding> {
+    /// What a failure of a launch of a program is as a finding, if it is one.
+    pub(crate) fn of_failure(&self, failure: &LaunchFailure, program: &Program) -> Option<Finding> {
         let addr = failure.address;
         let is_freed = addr.is_some_and(|addr| self.arena.is_freed(addr));
         let kind = match failure.kind() {
@@ -354,14 +354,14 @@ impl Context<'_> {
             FailureKind::Deadlock => FindingKind::Deadlock,
             _ => return None,
         };
-        let op = match kind {
+        let fallback = match kind {
             FindingKind::Deadlock | FindingKind::BarrierCount => AccessOp::Barrier,
             FindingKind::WarpMask => AccessOp::Warp,
             FindingKind::DoubleFree | FindingKind::InvalidFree => AccessOp::Free,
             _ => AccessOp::Load,
         };
         let accesses = failure.places.iter().map(|place| Access {
-            op,
+            op: op_at(program, place.loc).unwrap_or(fallback),
             ctaid: failure.ctaid().unwrap_or_default(),
             tid: place.tid.or(failure.tid()).unwrap_or_default(),
             site: ptxjit_interp::Site {
@@ -389,6 +389,25 @@ impl Context<'_> {
         finding.bytes = Some(size);
         self.finding(finding)
     }
+}
+
+/// What a statement does, as far as an instruction of the program tells.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others access no memory")]
+fn op_at(program: &Program, loc: SrcLoc) -> Option<AccessOp> {
+    let insts = program
+        .functions
+        .values()
+        .flat_map(|func| func.insts.values());
+    insts
+        .filter(|inst| inst.loc == loc)
+        .find_map(|inst| match &inst.data {
+            InstData::Load { .. } => Some(AccessOp::Load),
+            InstData::Store { .. } => Some(AccessOp::Store),
+            InstData::Atomic { .. } => Some(AccessOp::Atomic),
+            InstData::Barrier { .. } => Some(AccessOp::Barrier),
+            InstData::Warp { .. } => Some(AccessOp::Warp),
+            _ => None,
+        })
 }
 
 fn space(space: Space) -> &'static str {

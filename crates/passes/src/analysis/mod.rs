@@ -6,4 +6,5 @@ pub mod dominators;
 pub mod float_bounds;
 pub mod loops;
 pub mod memory;
+pub mod progress;
 pub mod slots;

@@ -7,6 +7,7 @@ use ptxjit_ir::{
 use rustc_hash::FxHashSet;
 
 use super::{locals, uniform};
+use crate::analysis::progress;
 
 /// What the launch is screened for.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -42,6 +43,10 @@ pub fn admits(marked: &Program, optimized: &Program, wanted: Wanted) -> Result<(
     }
     for func in marked.functions.values() {
         each_inst(func, |inst| admits_marked(inst, wanted))?;
+        // Compiled code would wait for ever in a deadlock, and the interpreter finds it.
+        if wanted.sync && progress::waits_for_others(func) {
+            return Err("its threads wait for each other in loops");
+        }
     }
     let func = &optimized.functions[&optimized.entry];
     if optimized.functions.len() > 1 {
