@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use ptxjit::sanitize::{self, Style};
+use ptxjit::sanitize::{self, Style, Suppression};
 use ptxjit::{Cache, CodeOrigin, Device, Options, Prepared, Recording};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -114,6 +114,11 @@ fn execute(args: &RunArgs, plan: &Plan, pointers: &[Option<usize>]) -> u8 {
         Ok(replay) => replay,
         Err(err) => return report(args, &err.into()),
     };
+    // A mistake in the file shall be known before a long launch, not after it.
+    let suppressions = match args.suppress.as_deref().map(suppress::read).transpose() {
+        Ok(suppressions) => suppressions.unwrap_or_default(),
+        Err(err) => return report(args, &err.into()),
+    };
     let device = match device(args, plan) {
         Ok(device) => device,
         Err(err) => return report(args, &err.into()),
@@ -126,7 +131,7 @@ fn execute(args: &RunArgs, plan: &Plan, pointers: &[Option<usize>]) -> u8 {
     if let Err(err) = keep_recording(args, &options) {
         return report(args, &err.into());
     }
-    let found = match found(args, plan, &session, &times, &options) {
+    let found = match found(args, plan, (&session, &times), &options, &suppressions) {
         Ok(found) => found,
         Err(err) => {
             term::err(&format!("error: {err:#}"));
@@ -180,9 +185,9 @@ struct Found {
 fn found(
     args: &RunArgs,
     plan: &Plan,
-    session: &Session<'_>,
-    times: &Times,
+    (session, times): (&Session<'_>, &Times),
     options: &Options,
+    suppressions: &[Suppression],
 ) -> Result<Found> {
     if !options.sanitize.any() {
         return Ok(Found {
@@ -190,10 +195,6 @@ fn found(
             fails: false,
         });
     }
-    let suppressions = args
-        .suppress
-        .as_deref()
-        .map_or_else(|| Ok(Vec::new()), suppress::read)?;
     let mut findings = match args.explore {
         Some(n) => explore::run(plan, options, n).map_err(|failure| anyhow!(failure.text))?,
         None => session.findings(times.failure.is_none()),

@@ -78,6 +78,8 @@ fn wrong_input() {
         "{}",
         done.stderr
     );
+    // The launch was not run for that.
+    assert!(!done.stderr.contains("sum.cu"), "{}", done.stderr);
     let done = run("full", &["--report", "sarif=/dev/full"]).expect(2);
     assert!(
         done.stderr.contains("cannot write /dev/full"),
