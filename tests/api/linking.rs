@@ -334,6 +334,50 @@ fn declarations_must_agree() {
     }
 }
 
+/// NVIDIA's nvJitLink links such modules, too, and prints that the prototypes do not match.
+#[test]
+fn results_may_be_missing_on_one_side() {
+    let device = Device::new().unwrap();
+    let call = "{ .param .b32 x; .param .b32 y; mov.u32 %r1, 5; st.param.b32 [x], %r1;";
+    let with = format!("{call} call (y), f, (x); ld.param.b32 %r2, [y]; }} add.u32 %r1, %r1, 2;");
+    let without = format!("{call} call f, (x); }} add.u32 %r1, %r1, 2;");
+    let param = "(.param .b32 x)";
+    let cases = [
+        ("(.param .b32 r)", with.as_str(), ""),
+        ("", without.as_str(), "(.param .b32 r)"),
+    ];
+    for (declared, statements, defined) in cases {
+        let user = format!(
+            ".extern .func {declared} f{param};\n{}",
+            kernel_body("k", statements)
+        );
+        let store = if defined.is_empty() {
+            ""
+        } else {
+            "st.param.b32 [r], 9;"
+        };
+        // The function has an effect, so that the call stays.
+        let callee = format!(
+            ".visible .global .u32 seen;
+            .visible .func {defined} f{param}
+            {{ .reg .b32 %a; ld.param.b32 %a, [x]; st.global.u32 [seen], %a; {store} ret; }}"
+        );
+        let module = linked(&device, &[("a.ptx", &user), ("b.ptx", &callee)]).unwrap();
+        let warnings = module.warnings();
+        let found: Vec<&str> = warnings.iter().map(|one| one.message()).collect();
+        assert_eq!(found, ["the declarations of `f` have different results"]);
+        assert_eq!(output(&device, &module.kernel("k").unwrap(), 0), 7);
+    }
+    // The callee puts a large result into memory that its caller has for it.
+    let large = "(.param .align 8 .b8 r[4096])";
+    let (user, callee) = (
+        format!(".extern .func {large} f{param};"),
+        format!(".visible .func f{param} {{ ret; }}"),
+    );
+    let found = errors(linked(&device, &[("a.ptx", &user), ("b.ptx", &callee)]));
+    assert!(found[0].1.contains("different parameters"), "{found:?}");
+}
+
 #[test]
 fn address_sizes_must_agree_and_the_target_is_the_highest() {
     let device = Device::new().unwrap();

@@ -13,23 +13,13 @@ use smallvec::SmallVec;
 use crate::ast::{self, Ident, OperandKind};
 use crate::diag::Diagnostic;
 use crate::isa::types::{PtxType, Width};
-use crate::source::{Source, Span};
 
+use super::call_syntax::Call;
 use super::flow::LabelKind;
 use super::layout::{self, Layout, Passing};
 use super::module::Global;
 use super::scope::{Entity, Place, PlaceBase};
 use super::{Inst, Translator};
-
-/// The operands of a `call`, told apart.
-struct Call<'m> {
-    rets: &'m [ast::Operand],
-    callee: Ident,
-    args: &'m [ast::Operand],
-    /// `.calltargets`, `.callprototype`, or an array of function addresses.
-    table: Option<Ident>,
-    span: Span,
-}
 
 /// Formal parameters and results that a call must agree with.
 #[derive(Copy, Clone)]
@@ -44,7 +34,7 @@ type Targets = Option<SmallVec<[FuncId; 4]>>;
 impl<'m> Translator<'m> {
     /// Translates `call`.
     pub fn call(&mut self, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-        let call = parts(self.source, inst)?;
+        let call = Call::of(self.source, inst)?;
         match self.lookup(call.callee) {
             Some(Entity::Func(_)) if let Some(table) = call.table => {
                 Err(Diagnostic::error("only an indirect call takes a table")
@@ -71,6 +61,7 @@ impl<'m> Translator<'m> {
     }
 
     fn direct_call(&mut self, call: &Call<'m>, func: FuncId) -> Result<(), Diagnostic> {
+        let declared = self.module.own_ast(func);
         let func = self.module.resolve_alias(func);
         let ast = self.module.func_ast(func);
         let name = self.module.func_name(func);
@@ -80,11 +71,15 @@ impl<'m> Translator<'m> {
                     .label(call.callee.span, ""),
             );
         }
-        let formals = self.formals_of(func);
+        let callee = self.formals_of(func);
+        let formals = Formals {
+            rets: &declared.returns,
+            ..callee
+        };
         let mut args = self.arguments(call, formals)?;
         self.result_addresses(call, formals, &mut args)?;
-        let types = result_types(formals);
-        let results = match builtin(name).filter(|_| ast.body.is_none()) {
+        let types = result_types(callee);
+        let mut results = match builtin(name).filter(|_| ast.body.is_none()) {
             Some(builtin) => self.call_builtin(builtin, args, &types),
             None => {
                 self.found.callees.entry(func).or_insert(call.span);
@@ -93,6 +88,12 @@ impl<'m> Translator<'m> {
                 results
             }
         };
+        if callee.rets.is_empty() {
+            // Results that only the caller's module declares are undefined; zeros are as good as
+            // anything, and the same in each engine.
+            let declared = result_types(formals);
+            results.extend(declared.into_iter().map(|ty| self.iconst(ty, 0)));
+        }
         self.results(call, formals, &results)
     }
 
@@ -506,52 +507,6 @@ impl<'m> Translator<'m> {
         }
         Ok(())
     }
-}
-
-fn parts<'m>(source: &Source, inst: &Inst<'m>) -> Result<Call<'m>, Diagnostic> {
-    let mut operands = &inst.ast.operands[..];
-    let rets = match operands {
-        [first, rest @ ..]
-            if !rest.is_empty()
-                && let OperandKind::List(rets) = &first.kind =>
-        {
-            operands = rest;
-            &rets[..]
-        }
-        _ => &[],
-    };
-    let expected = || {
-        inst.error("`call` takes `(result), function, (arguments), table`, of which only the function is mandatory")
-    };
-    let [callee, rest @ ..] = operands else {
-        return Err(expected());
-    };
-    let OperandKind::Name(callee) = callee.kind else {
-        return Err(expected());
-    };
-    let (args, rest) = match rest {
-        [first, rest @ ..] if let OperandKind::List(args) = &first.kind => (&args[..], rest),
-        // `(5)` alone is a constant in parentheses.
-        [first, rest @ ..]
-            if matches!(first.kind, OperandKind::Constant(_))
-                && source.slice(first.span).starts_with('(') =>
-        {
-            (std::slice::from_ref(first), rest)
-        }
-        rest => (&[][..], rest),
-    };
-    let table = match rest {
-        [] => None,
-        [table] if let OperandKind::Name(name) = table.kind => Some(name),
-        _ => return Err(expected()),
-    };
-    Ok(Call {
-        rets,
-        callee,
-        args,
-        table,
-        span: inst.span,
-    })
 }
 
 fn result_types(formals: Formals<'_>) -> SmallVec<[Type; 4]> {

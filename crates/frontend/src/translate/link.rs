@@ -7,6 +7,10 @@
 //! size and alignment. `.extern .shared` arrays without size are the CTA's dynamic memory, whatever
 //! their names.
 //!
+//! A function's declaration must agree with its definition in the bytes of its parameters. As
+//! NVIDIA's nvJitLink does, the linker lets a declaration have results that the definition has not,
+//! and the other way round, and warns: the caller then reads an undefined value, or reads none.
+//!
 //! The linker changes nothing but numbers (`Func::alias`, `ModuleVar::bound`), so that a call of
 //! another unit's function is translated, inlined and compiled as one within a unit.
 
@@ -19,7 +23,7 @@ use crate::ast::{self, FunctionKind, Linkage};
 use crate::diag::Diagnostic;
 use crate::source::Span;
 
-use super::layout::Layout;
+use super::layout::{Layout, Passing};
 use super::module::Module;
 use super::undefined::{self, Item};
 
@@ -214,13 +218,16 @@ impl Linker<'_> {
 
     fn check_agreement(&mut self, name: &str, chosen: Symbol, symbols: &[Symbol]) {
         for &symbol in symbols.iter().filter(|symbol| symbol.item != chosen.item) {
-            if let Some(message) = self.disagreement(name, chosen, symbol) {
-                self.diagnostics.push(
-                    Diagnostic::error(message)
-                        .label(symbol.span, "")
-                        .label(chosen.span, "does not agree with this"),
-                );
-            }
+            let found = match self.disagreement(name, chosen, symbol) {
+                Some(message) => Diagnostic::error(message),
+                None if self.results_differ(chosen, symbol) => Diagnostic::warning(format!(
+                    "the declarations of `{name}` have different results"
+                )),
+                None => continue,
+            };
+            let found = found.label(symbol.span, "");
+            self.diagnostics
+                .push(found.label(chosen.span, "does not agree with this"));
         }
     }
 
@@ -231,8 +238,8 @@ impl Linker<'_> {
                 if a.kind != b.kind {
                     return Some(format!("`{name}` is a kernel and a device function"));
                 }
-                let agrees =
-                    params_agree(&a.params, &b.params) && params_agree(&a.returns, &b.returns);
+                let agrees = params_agree(&a.params, &b.params)
+                    && (params_agree(&a.returns, &b.returns) || is_without_results(a, b));
                 (!agrees).then(|| format!("the declarations of `{name}` have different parameters"))
             }
             (Item::Var(a), Item::Var(b)) => self.var_disagreement(name, a, (b, other.strength)),
@@ -240,6 +247,14 @@ impl Linker<'_> {
                 Some(format!("`{name}` is a function and a variable"))
             }
         }
+    }
+
+    fn results_differ(&self, chosen: Symbol, other: Symbol) -> bool {
+        let (Item::Func(a), Item::Func(b)) = (chosen.item, other.item) else {
+            return false;
+        };
+        let (a, b) = (self.module.func_ast(a), self.module.own_ast(b));
+        a.returns.len() != b.returns.len()
     }
 
     fn var_disagreement(
@@ -357,6 +372,15 @@ fn params_agree(a: &[ast::Param], b: &[ast::Param]) -> bool {
         a.space == b.space && (x.size == y.size || x.is_unsized || y.is_unsized)
     };
     a.len() == b.len() && a.iter().zip(b).all(agree)
+}
+
+/// Whether one of two declarations has no result, and the other only results that the caller can do
+/// without: large ones need memory of the caller, in which the callee puts them.
+fn is_without_results(a: &ast::Function, b: &ast::Function) -> bool {
+    let can_be_missing =
+        |param: &ast::Param| param.space == ast::Space::Param && !Passing::of(param).is_copied();
+    let results = || a.returns.iter().chain(&b.returns);
+    (a.returns.is_empty() || b.returns.is_empty()) && results().all(can_be_missing)
 }
 
 fn multiple(name: &str, span: Span, first: Span) -> Diagnostic {

@@ -13,6 +13,7 @@
 
 mod address;
 mod call;
+mod call_syntax;
 mod copy;
 mod count;
 mod declare;

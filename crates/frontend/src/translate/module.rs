@@ -200,6 +200,7 @@ impl Module {
                 diagnostics: program::sorted(found),
             }));
         }
+        module.warnings.extend(found);
         Ok(module)
     }
 
