@@ -19,6 +19,7 @@ use crate::decisions;
 use crate::gang;
 use crate::host::{self, Target};
 use crate::lane_inserts::{self, LaneInserts};
+use crate::lane_shifts;
 use crate::limits::{self, Growth};
 use crate::link;
 use crate::lower::{self, Inputs};
@@ -438,6 +439,7 @@ impl Compiler {
         }
         let code = self.compiled(isa)?;
         let mut bytes = code.code_buffer().to_vec();
+        lane_shifts::put_in(&self.context.func, &code, &mut bytes);
         Ok(masked::put_in(&code, &mut bytes).then_some((code, bytes)))
     }
 
@@ -457,6 +459,7 @@ impl Compiler {
                         return Ok(None);
                     }
                     operands::put_in(&code, &mut bytes);
+                    lane_shifts::put_in(&self.context.func, &code, &mut bytes);
                     if let Some(text) = &mut code.vcode {
                         *text = ymm::listing(&bytes, &code.bb_starts);
                     }

@@ -22,6 +22,7 @@ mod gang;
 mod helpers;
 mod host;
 mod lane_inserts;
+mod lane_shifts;
 mod limits;
 mod link;
 mod lower;

@@ -281,7 +281,12 @@ impl<'a, 'b> Lower<'a, 'b> {
                 stopped: None,
                 budget: None,
             },
-            b: Emitter::new(b, cta, inputs.plan.gang as usize, inputs.flush_denormals),
+            b: Emitter::new(
+                b,
+                cta,
+                inputs.plan.gang as usize,
+                (inputs.flush_denormals, inputs.has_masked_stores),
+            ),
             vars: Variables {
                 values: SecondaryMap::new(),
                 masks: vec![SmallVec::new(); n_nodes],

@@ -5,6 +5,8 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{FloatFmt, IntBinaryOp, IntTernaryOp, IntUnaryOp, Type};
 
+use crate::lane_shifts::{self, Shift};
+
 use super::{Emitter, Quad, int_type, vector_type};
 
 const F32: FloatFmt = FloatFmt::F32;
@@ -22,6 +24,15 @@ impl Emitter<'_> {
         // Only x86 has the conversion that gives 2^31 its bits.
         if ty > Type::B32 || ty == Type::B1 || !cfg!(target_arch = "x86_64") {
             return None;
+        }
+        if self.has_lane_shifts {
+            let (shift, x) = match op {
+                IntBinaryOp::Shl => (Shift::Left, x),
+                IntBinaryOp::Sshr => (Shift::SignedRight, self.lanes_signed_or_same(ty, x)),
+                _ => (Shift::Right, x),
+            };
+            let shifted = lane_shifts::emit(self, shift, x, count);
+            return Some(self.lanes_masked(ty, shifted));
         }
         let most = self.lane_word(x, 31);
         let clamped = self.ins().umin(count, most);

@@ -62,6 +62,8 @@ pub(crate) struct Emitter<'b> {
     pub lanes: usize,
     /// Arithmetic on f32 flushes subnormal numbers by itself.
     flush_denormals: bool,
+    /// Lanes can be shifted by counts of their own (see [`crate::lane_shifts`]).
+    has_lane_shifts: bool,
     /// The context of the CTA, and its fields, by offset.
     pub cta: cl::Value,
     fields: FxHashMap<usize, cl::Value>,
@@ -119,12 +121,13 @@ impl<'b> Emitter<'b> {
         builder: FunctionBuilder<'b>,
         cta: cl::Value,
         lanes: usize,
-        flush_denormals: bool,
+        (flush_denormals, has_lane_shifts): (bool, bool),
     ) -> Emitter<'b> {
         Emitter {
             builder,
             lanes,
             flush_denormals,
+            has_lane_shifts,
             cta,
             fields: FxHashMap::default(),
             forbidden: Vec::new(),

@@ -7,6 +7,7 @@ use cranelift_codegen::ir::{
 use smallvec::SmallVec;
 
 use super::{Args, is_vector};
+use crate::lane_shifts;
 
 /// The instructions that make two values, each as its first result.
 fn makers(func: &Function, x: Value, y: Value) -> Option<(Inst, Inst)> {
@@ -280,6 +281,6 @@ pub(super) fn is_lane_wise(func: &Function, inst: Inst) -> bool {
             matches!(ty.lane_bits(), 8 | 16)
         }
         Opcode::AvgRound => matches!(ty.lane_bits(), 8 | 16),
-        _ => false,
+        _ => lane_shifts::is_stand_in(opcode, ty),
     }
 }
