@@ -519,10 +519,6 @@ impl Launch {
     /// would be too large.
     fn tables(&self, ready: &Ready, screened: &Screened) -> Option<(TagTables, Params)> {
         let arena = &self.kernel.module.device.arena;
-        if ready.variant.memcheck {
-            // Tables are marked as valid as they grow.
-            arena.prepare_checks().ok()?;
-        }
         let width = self.block.count() + 1;
         let n_ctas = self.n_blocks().count();
         let intervals = match screened.barriers {
@@ -539,12 +535,25 @@ impl Launch {
         let device_bytes = ((span.end - low) * scale).next_multiple_of(PAGE) + PAGE;
         let shared_bytes = SHARED_BYTES * scale + PAGE;
         let all = PAGE + 3 * (device_bytes + shared_bytes);
+        arena.trim_tables();
         let base = arena.take_tags(tags as u32)?;
         let start = arena.grow_tables(all).ok()?;
         let shared = [0, 1, 2].map(|idx| start + PAGE + idx * shared_bytes + PAD);
         let first = start + PAGE + 3 * shared_bytes;
         let device = [0, 1, 2]
             .map(|idx: u64| (first + idx * device_bytes).wrapping_sub(low.wrapping_mul(scale)));
+        if ready.variant.memcheck {
+            arena.prepare_checks().ok()?;
+            let of_block = |(at, size): (u64, u64)| {
+                device.map(|table| {
+                    let place = |addr: u64| addr.wrapping_mul(scale).wrapping_add(table);
+                    place(at)..place(at + size)
+                })
+            };
+            let blocks = arena.live_blocks()?;
+            arena.mark_tables(std::iter::once(start..first));
+            arena.mark_tables(blocks.into_iter().flat_map(of_block));
+        }
         let tables = TagTables {
             origins: [device[0], device[2]],
             granule: screened.granule,

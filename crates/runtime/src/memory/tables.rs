@@ -13,6 +13,8 @@
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustc_hash::FxHashSet;
+
 use super::{Arena, MemoryError, PAGE, raw};
 
 /// Arenas with less address space, as a power of two, have no room for tables.
@@ -20,6 +22,10 @@ const LEAST_BITS: u32 = 40;
 
 /// The first tag of all. Lower numbers are marks, and 0 is what nothing was written to.
 const FIRST_TAG: u32 = 2;
+
+/// By how much more than all live allocations take the end of these may move on before tables of
+/// what was freed are given back. Then the next launch touches its tables anew.
+const MOST_MOVED: u64 = 64 << 20;
 
 /// What is known of an arena's tables.
 #[derive(Debug, Default)]
@@ -33,6 +39,10 @@ pub(super) struct Tables {
 struct State {
     /// Bytes of the space for tables that are accessible.
     committed: u64,
+    /// Parts of it that checks of memory know as valid, by start and end.
+    marked: FxHashSet<(u64, u64)>,
+    /// The end of live allocations when the tables were empty.
+    first_end: u64,
     /// Tags that were taken, but for the first ones.
     taken: u32,
 }
@@ -150,10 +160,48 @@ impl Arena {
             self.reservation.prefer_huge_pages(start, len);
             state.committed = len;
         }
-        if let Some(map) = self.map.get() {
-            map.mark(start..start + state.committed, 0);
-        }
         Ok(start)
+    }
+
+    /// Has checks of memory know parts of tables as valid. They stay so until tables are empty
+    /// again.
+    pub fn mark_tables(&self, parts: impl IntoIterator<Item = Range<u64>>) {
+        let Some(map) = self.map.get() else { return };
+        let mut state = self.table_state();
+        for part in parts {
+            if state.marked.insert((part.start, part.end)) {
+                map.mark(part.start & !15..part.end.next_multiple_of(16), 0);
+            }
+        }
+    }
+
+    /// Gives the memory of tables back if most of it is about allocations that are gone: addresses
+    /// rise from allocation to allocation, and those of tables with them.
+    pub fn trim_tables(&self) {
+        let heaps = self.heaps();
+        let (end, live) = heaps[0]
+            .live_blocks()
+            .fold((0, 0), |(_, all), (start, size)| (start + size, all + size));
+        drop(heaps);
+        let mut state = self.table_state();
+        if state.committed == 0 {
+            state.first_end = end;
+        } else if end.saturating_sub(state.first_end) > MOST_MOVED + live {
+            self.drop_tables(&mut state);
+            state.first_end = end;
+        }
+    }
+
+    /// Whether bytes lie in tables that a launch uses at present.
+    pub(super) fn is_in_used_tables(&self, addr: u64, len: u64) -> bool {
+        self.tables.user.try_lock().is_err() && self.is_in_tables(addr, len)
+    }
+
+    fn is_in_tables(&self, addr: u64, len: u64) -> bool {
+        let committed = self.table_state().committed;
+        self.table_space().is_some_and(|space| {
+            addr >= space.start && len <= committed && addr - space.start <= committed - len
+        })
     }
 
     /// Gives all memory of tables back.
@@ -190,12 +238,7 @@ impl Arena {
     }
 
     fn assert_in_tables(&self, addr: u64, len: u64) {
-        let committed = self.table_state().committed;
-        let space = self.table_space();
-        let is_inside = space.is_some_and(|space| {
-            addr >= space.start && len <= committed && addr - space.start <= committed - len
-        });
-        assert!(is_inside, "a place in a table");
+        assert!(self.is_in_tables(addr, len), "a place in a table");
     }
 
     /// Copies allocations: those that are named by start and size in ascending order, or all.
@@ -294,5 +337,49 @@ impl TagTables {
     fn tag_address(&self, origin: u64, addr: u64) -> u64 {
         let scale = u64::from(4 / self.granule);
         addr.wrapping_mul(scale).wrapping_add(origin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_about_freed_memory_are_given_back() {
+        let arena = Arena::new().unwrap();
+        let kept = arena.alloc(0, 1 << 20, 1).unwrap();
+        let word = |arena: &Arena| {
+            arena.trim_tables();
+            let start = arena.grow_tables(1 << 20).unwrap();
+            let mut word = [0];
+            arena.read_tables(start, &mut word);
+            (start, word[0])
+        };
+        let (start, _) = word(&arena);
+        arena.write_tables(start, &[7]);
+        let moves_on = |bytes: u64| {
+            let steps = bytes >> 22;
+            (0..steps).for_each(|_| arena.free(arena.alloc(0, 4 << 20, 1).unwrap()).unwrap());
+            arena.alloc(0, 4 << 20, 1).unwrap()
+        };
+        moves_on(MOST_MOVED / 8);
+        assert_eq!(word(&arena).1, 7);
+        moves_on(2 * MOST_MOVED);
+        assert_eq!(word(&arena).1, 0);
+        arena.free(kept).unwrap();
+    }
+
+    #[test]
+    fn tables_in_use_pass_checks() {
+        let arena = Arena::new().unwrap();
+        let start = arena.grow_tables(1 << 20).unwrap();
+        let check = |arena: &Arena| arena.check_heap(start + 64, 4, true);
+        assert!(matches!(
+            check(&arena),
+            super::super::HeapCheck::OutOfBounds
+        ));
+        let used = arena.use_tables();
+        assert!(matches!(check(&arena), super::super::HeapCheck::Ok));
+        drop(used);
     }
 }
