@@ -129,13 +129,10 @@ impl Ctx<'_> {
 
     /// Copies blocks, instructions and values; returns the copy of the entry.
     fn copy_body(&mut self, source: &Function, copy: &Copy) -> Block {
-        let blocks: SecondaryMap<Block, Option<Block>> = {
-            let mut map = SecondaryMap::new();
-            for block in source.blocks.keys() {
-                map[block] = Some(self.func.new_block());
-            }
-            map
-        };
+        let mut blocks: SecondaryMap<Block, Option<Block>> = SecondaryMap::new();
+        for block in source.blocks.keys() {
+            blocks[block] = Some(self.func.new_block());
+        }
         let block_of = |block: Block| blocks[block].expect("all blocks are mapped");
         let mut values: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
         for (block, data) in source.blocks.iter() {
@@ -391,6 +388,25 @@ impl Ctx<'_> {
         self.func.blocks[block].term_loc = loc;
     }
 
+    /// The functions of a signature that an indirect call may reach, with their entries.
+    fn candidates(
+        &self,
+        sig: ptxjit_ir::SigId,
+        targets: Option<&[FuncId]>,
+    ) -> Vec<(FuncId, Block)> {
+        let program = self.program;
+        let sig = &program.sigs[sig];
+        let fits = |id: &&FuncId| {
+            program.functions.get(id).is_some_and(|func| {
+                let params = func.params().iter().map(|&param| func.ty(param));
+                params.eq(sig.params.iter().copied()) && func.rets == sig.rets
+            })
+        };
+        let targets = targets.unwrap_or(&program.address_taken).iter();
+        let fitting = targets.filter(fits);
+        fitting.map(|&id| (id, self.entries[&id])).collect()
+    }
+
     /// Whether a pointer is one of the functions that may be called, and that function's state.
     fn indirect_state(
         &mut self,
@@ -400,20 +416,7 @@ impl Ctx<'_> {
         callee: Value,
         targets: Option<&[FuncId]>,
     ) -> (Value, Value) {
-        let program = self.program;
-        let sig = &program.sigs[sig];
-        let fits = |id: &FuncId| {
-            program.functions.get(id).is_some_and(|func| {
-                let params = func.params().iter().map(|&param| func.ty(param));
-                params.eq(sig.params.iter().copied()) && func.rets == sig.rets
-            })
-        };
-        let candidates: Vec<(FuncId, Block)> = targets
-            .unwrap_or(&program.address_taken)
-            .iter()
-            .filter(|id| fits(id))
-            .map(|&id| (id, self.entries[&id]))
-            .collect();
+        let candidates = self.candidates(sig, targets);
         let mut emit = self.emit(block, loc);
         let (sem, scope) = (MemSem::Weak, Scope::Cta);
         let load = InstData::Load {

@@ -85,6 +85,17 @@ pub enum BaselineTier {
     UnlessShort,
 }
 
+impl BaselineTier {
+    /// Whether code of so many CLIF instructions starts there.
+    fn is_for(self, n_insts: usize) -> bool {
+        match self {
+            BaselineTier::Never => false,
+            BaselineTier::LongCode => n_insts > MOST_AT_ONCE,
+            BaselineTier::UnlessShort => n_insts > MOST_FOR_FEW,
+        }
+    }
+}
+
 /// Why a program could not be compiled.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
@@ -322,11 +333,7 @@ impl Compiler {
         // Code that would be no better is not compiled again.
         let quick = one_pass.is_none()
             && may_be_quick.is_ok()
-            && match options.baseline {
-                BaselineTier::Never => false,
-                BaselineTier::LongCode => self.stats.clif_insts > MOST_AT_ONCE,
-                BaselineTier::UnlessShort => self.stats.clif_insts > MOST_FOR_FEW,
-            };
+            && options.baseline.is_for(self.stats.clif_insts);
         let in_one_pass = quick || one_pass.is_some();
         if in_one_pass {
             may_be_quick?;
@@ -350,16 +357,35 @@ impl Compiler {
             lower::define_stub(*stub, builder, target);
             self.define(false, false, &[])?;
         }
-        let resume_points = (0..inputs.plan.waits.len())
-            .map(|number| {
-                decisions::frame::resume_point(inputs.func, inputs.plan, &out.frame, number)
-            })
-            .collect();
+        let notes = match self.listings {
+            Some(_) => crate::notes::of(inputs.func, inputs.plan, one_pass),
+            None => Vec::new(),
+        };
+        let made = self.object(inputs, out, (options.facts, quick), shared);
         Ok(Some(Object {
+            locs,
+            notes,
+            ..made
+        }))
+    }
+
+    /// What was compiled, but for its places in the PTX, and what there is to say of it.
+    fn object(
+        self,
+        inputs: &Inputs<'_>,
+        out: lower::Outputs,
+        (facts, quick): (Facts, bool),
+        shared: ir::SharedLayout,
+    ) -> Object {
+        let (func, plan) = (inputs.func, inputs.plan);
+        let resume_points = (0..plan.waits.len())
+            .map(|number| decisions::frame::resume_point(func, plan, &out.frame, number))
+            .collect();
+        Object {
             head: Head {
-                gang: inputs.plan.gang,
+                gang: plan.gang,
                 narrowed: None,
-                facts: options.facts,
+                facts,
                 quick,
                 functions: self.functions,
                 kept: out.external.kept,
@@ -373,21 +399,17 @@ impl Compiler {
                 uses_stack: out.uses_stack,
                 flush_denormals: inputs.flush_denormals,
             },
-            locs,
+            locs: Vec::new(),
             code: self.code,
-            notes: match self.listings {
-                Some(_) => crate::notes::of(inputs.func, inputs.plan, one_pass),
-                None => Vec::new(),
-            },
+            notes: Vec::new(),
             slow: out.slow.into_iter().collect(),
             listings: self.listings.map_or_else(Default::default, |mut listings| {
-                let (func, plan) = (inputs.func, inputs.plan);
                 listings.insert("vectorize", vectorize::print::plan(func, plan));
                 listings.insert("heuristics", vectorize::print::summary(func, plan));
                 listings
             }),
             stats: self.stats,
-        }))
+        }
     }
 
     /// Compiles the function that was just built, and clears it away. Returns its places in the

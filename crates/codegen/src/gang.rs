@@ -109,8 +109,6 @@ fn by_rules(
             return Ok(whole_warps(only(WARP, reason)));
         }
     }
-    // Two vectors per value.
-    let few = 2 * target.lanes_of_vector() as u32;
     let (mut most, reason) = traits.widest(target);
     let mut reasons = vec![reason];
     let mut is_strip_mined = false;
@@ -129,26 +127,7 @@ fn by_rules(
             ));
         }
         is_strip_mined = weights.is_strip_mined;
-        let widens = traits.widens(&weights);
-        if weights.computes && most > few {
-            most = few;
-            reasons.push(format!(
-                "at most {few}: long arithmetic between accesses to memory"
-            ));
-        } else if let Some(why) = widens {
-            most = WARP;
-            reasons = vec![format!("at most 32: {why}")];
-        }
-        while !weights.is_strip_mined
-            && most as usize > target.lanes_of_vector()
-            && weights.live_words * most as usize / target.lanes_of_vector() > loop_vectors(target)
-        {
-            most /= 2;
-            let words = weights.live_words;
-            reasons.push(format!(
-                "at most {most}: a loop keeps {words} words of each thread live"
-            ));
-        }
+        most = by_weights(&traits, &weights, target, (most, &mut reasons));
     }
     let gang = within_rows(most, block[0], &mut reasons);
     Ok(GangChoice {
@@ -160,6 +139,37 @@ fn by_rules(
         },
         reasons,
     })
+}
+
+/// The width by what loops do, from the one before.
+fn by_weights(
+    traits: &Traits,
+    weights: &Weights,
+    target: Target,
+    (mut most, reasons): (u32, &mut Vec<String>),
+) -> u32 {
+    let lanes = target.lanes_of_vector();
+    // Two vectors per value.
+    let few = 2 * lanes as u32;
+    if weights.computes && most > few {
+        most = few;
+        let why = "long arithmetic between accesses to memory";
+        reasons.push(format!("at most {few}: {why}"));
+    } else if let Some(why) = traits.widens(weights) {
+        most = WARP;
+        *reasons = vec![format!("at most 32: {why}")];
+    }
+    let words = weights.live_words;
+    while !weights.is_strip_mined
+        && most as usize > lanes
+        && words * most as usize / lanes > loop_vectors(target)
+    {
+        most /= 2;
+        reasons.push(format!(
+            "at most {most}: a loop keeps {words} words of each thread live"
+        ));
+    }
+    most
 }
 
 /// A choice that holds for launches of few threads, too.

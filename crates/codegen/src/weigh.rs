@@ -153,13 +153,7 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
             continue;
         }
         let words = words(func, plan, data.params.iter().chain(&live[block]));
-        // Spilling words with few uses costs little, unless they are very many.
-        let dense = match accesses {
-            _ if words >= MANY => 1,
-            0 => DENSE_ARITHMETIC,
-            _ => DENSE,
-        };
-        if data.insts.len() >= dense * words {
+        if is_dense(data.insts.len(), accesses, words) {
             weights.live_words = weights.live_words.max(words);
         }
         if place.exits_diverge {
@@ -174,6 +168,17 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
     weights.searches = weights.lane_loops && own > common;
     weights.only_moves = !has_loops && n_insts <= MOVES.min(MOVES_PER_ACCESS * n_accesses);
     weights
+}
+
+/// Whether so many words that are live are worth registers: spilling words with few uses costs
+/// little, unless they are very many.
+fn is_dense(n_insts: usize, n_accesses: usize, words: usize) -> bool {
+    let dense = match n_accesses {
+        _ if words >= MANY => 1,
+        0 => DENSE_ARITHMETIC,
+        _ => DENSE,
+    };
+    n_insts >= dense * words
 }
 
 /// Where a node stands.

@@ -169,10 +169,7 @@ impl Widening {
         }
         match (inst.mnemonic(), bytes[inst.len() - 1]) {
             (M::Vpalignr, by) if by == self.signs.join => {
-                // vinserti128
-                set_wide(bytes);
-                bytes[3] = 0x38;
-                bytes[inst.len() - 1] = 1;
+                join_halves(bytes);
                 return Ok(());
             }
             (M::Vpalignr, by) if by == self.signs.second && !has_memory => {
@@ -367,6 +364,13 @@ fn broadcast_from_memory(code: &mut [u8], load: usize) {
     rest.fill(0x3e);
     new[..4].copy_from_slice(&[0xc4, extensions | 2, 0x7d, 0x18]);
     new[4..].copy_from_slice(operands);
+}
+
+/// Makes a `vpalignr` the `vinserti128` that joins two halves.
+fn join_halves(bytes: &mut [u8]) {
+    set_wide(bytes);
+    bytes[3] = 0x38;
+    bytes[bytes.len() - 1] = 1;
 }
 
 /// Makes `vpalignr r, x, x, n` a `vextracti128 r, x, 1`.

@@ -20,6 +20,7 @@
 
 mod analysis;
 mod cost;
+mod flows;
 pub mod heuristics;
 mod memory;
 mod prepare;
@@ -34,14 +35,14 @@ use ptxjit_ir::{Block, BlockCall, Function, Inst, InstData, Terminator, Value, W
 
 use ptxjit_passes::effort::{Effort, Spent};
 
+use flows::{Flows, Found, Stops};
 use heuristics::{Acted, Heuristic, Switches};
 
-use analysis::{divergence, flow, liveness, order, progress, range, reconvergence};
+use analysis::{divergence, liveness, order, progress, range, reconvergence};
 use memory::{merge_stores, prefetch, strip_mine};
 use prepare::{latches, lcssa, sign_tests, subword};
 use rematerialize::{across_waits, addresses};
-use scalarize::{lane_loops, single_lane};
-use speculate::{affine_inputs, no_wrap, stable, strides, trip_counts};
+use speculate::{no_wrap, stable, strides, trip_counts};
 
 pub use analysis::order::{Node, Order};
 pub use analysis::reconvergence::Reconvergence;
@@ -197,99 +198,73 @@ fn run_once(
         &mut optimistic,
         &mut acted,
     );
-    let mut preds = predecessors(func);
-    let can_stop = |func: &Function, block: Block| {
-        let is_entry = block == func.entry || entries.contains(&block);
-        is_entry || wait_of[block] || yields[block].is_some()
+    let stops = Stops {
+        entries,
+        waits: &wait_of,
+        yields: &yields,
     };
-    let solve =
-        |func: &Function, order: &Order, preds: &_, optimistic: &_, lane_loops: &[LaneLoop]| {
-            let given = flow::Given {
-                func,
-                order,
-                waits: &wait_of,
-                yields: &yields,
-                gang,
-                facts,
-                lane_loops,
-                effort,
-            };
-            solve(&given, preds, optimistic, &|block| can_stop(func, block))
-        };
-    let mut flow = solve(func, &order, &preds, &optimistic, &[])?;
-    let affine_inputs_of = |func: &Function, order: &Order, flow: &_, optimistic: &_| match facts
-        .switches
-        .is_on(Heuristic::AffineInputs)
-    {
-        true => affine_inputs::run(func, order, flow, optimistic, &cold),
-        false => SecondaryMap::new(),
-    };
-    let mut affine_inputs = affine_inputs_of(func, &order, &flow, &optimistic);
-    let mut lane_loops = Vec::new();
-    let mut chosen = lane_loops::Choice {
-        func,
-        order: &order,
-        preds: &preds,
-        flow: &flow,
-        affine_inputs: &affine_inputs,
+    let flows = Flows {
+        stops: &stops,
         cold: &cold,
-        can_stop: &|block| can_stop(func, block),
-    }
-    .run();
-    if facts.switches.is_on(Heuristic::LaneLoops) && !chosen.is_empty() {
-        lane_loops::add_roots(func, &order, &mut chosen);
-        order = order::within(func, entries, effort)?;
-        preds = predecessors(func);
-        optimistic.propagate(func, &order);
-        lane_loops = lane_loops::regions(func, &order, &preds, &chosen);
-        flow = solve(func, &order, &preds, &optimistic, &lane_loops)?;
-        affine_inputs = affine_inputs_of(func, &order, &flow, &optimistic);
-    }
+        facts,
+        effort,
+    };
+    let flows = flows.run(func, &mut order, &mut optimistic)?;
     let strip_mines_full = gang == WARP && has_warp_ops(func);
     let is_strip_mined =
         |header: Block| strip_mines_full && matches!(yields[header], Some(Yield::StripMine(_)));
     let reconvergence = reconvergence::run(
         func,
         &order,
-        &|block| can_stop(func, block),
+        &|block| stops.can_stop(func, block),
         &is_strip_mined,
     );
+    let preds = &flows.preds;
+    let live = liveness::run(func, preds);
     let mut plan = Plan {
-        gang,
-        affine_inputs,
         cold,
+        yields,
+        strip_mines_full,
+        merged,
+        acted,
+        bounds: bounds(func, facts, &flows.flow.variability),
+        ..plan_of(gang, order, flows, reconvergence)
+    };
+    if facts.switches.is_on(Heuristic::Strides) {
+        plan.speculated = strides::run(func, &plan);
+    }
+    count_decisions(func, &mut plan);
+    waits::number(func, &mut plan, entries, &wait_of, &live);
+    Ok(plan)
+}
+
+/// The part of a plan that flow analysis found.
+fn plan_of(gang: u32, order: Order, found: Found, reconvergence: Reconvergence) -> Plan {
+    let flow = found.flow;
+    Plan {
+        gang,
+        order,
+        affine_inputs: found.affine_inputs,
+        lane_loops: found.lane_loops,
         escapes: flow.escapes,
         single_lane: flow.single_lane,
-        lane_loops,
-        order,
-        bounds: bounds(func, facts, &flow.variability),
         variability: flow.variability,
         because: flow.because,
         divergent: flow.divergent,
         pending: flow.pending,
         pending_in: flow.pending_in,
         maybe_empty: flow.maybe_empty,
+        bounds: SecondaryMap::new(),
+        cold: SecondaryMap::new(),
         reconvergence,
         waits: Vec::new(),
         wait_of: SecondaryMap::new(),
-        yields,
-        strip_mines_full,
-        merged,
+        yields: SecondaryMap::new(),
+        strip_mines_full: false,
+        merged: SecondaryMap::new(),
         speculated: SecondaryMap::new(),
-        acted,
-    };
-    if facts.switches.is_on(Heuristic::Strides) {
-        plan.speculated = strides::run(func, &plan);
+        acted: Acted::default(),
     }
-    count_decisions(func, &mut plan);
-    waits::number(
-        func,
-        &mut plan,
-        entries,
-        &wait_of,
-        &liveness::run(func, &preds),
-    );
-    Ok(plan)
 }
 
 /// Counts what the analyses behind the changes of the function have decided.
@@ -431,48 +406,6 @@ fn yields(
         };
     }
     yields
-}
-
-/// Solves divergence of values and of control flow, and with them which blocks one lane runs at a
-/// time.
-fn solve(
-    given: &flow::Given<'_>,
-    preds: &SecondaryMap<Block, Vec<Block>>,
-    optimistic: &divergence::Divergence,
-    can_stop: &dyn Fn(Block) -> bool,
-) -> Result<flow::Flow, Spent> {
-    let &flow::Given {
-        func, order, gang, ..
-    } = given;
-    let find_single_lane = |variability: &dyn Fn(Value) -> Variability| {
-        let mut single_lane = match given.facts.switches.is_on(Heuristic::SingleLane) {
-            true => single_lane::run(func, order, gang, preds, variability, can_stop),
-            false => SecondaryMap::new(),
-        };
-        for region in given.lane_loops {
-            for block in region.blocks(order) {
-                single_lane[block] = if block == region.root {
-                    SingleLane::Root
-                } else {
-                    SingleLane::Inner
-                };
-            }
-        }
-        single_lane
-    };
-    let single_lane =
-        find_single_lane(&|value| optimistic.variability[value].unwrap_or(Variability::Uniform));
-    let mut flow = flow::run(given, single_lane)?;
-    loop {
-        // Where lanes diverged, some values that were assumed to be affine are not. With fewer
-        // regions the variability of values only descends.
-        let still = find_single_lane(&|value| flow.variability[value]);
-        let mut blocks = func.blocks.keys();
-        if blocks.all(|block| still[block] == flow.single_lane[block]) {
-            return Ok(flow);
-        }
-        flow = flow::run(given, still)?;
-    }
 }
 
 /// Bounds of affine values that are compared.

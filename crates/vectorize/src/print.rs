@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use ptxjit_ir::{Block, Function, InstData, Value, print};
+use ptxjit_ir::{Block, Function, Inst, InstData, Value, print};
 
 use crate::{Because, Node, Plan, SingleLane, Variability, WaitKind, Yield};
 
@@ -112,29 +112,30 @@ fn block(out: &mut String, func: &Function, plan: &Plan, (pos, block): (usize, B
         let _ = writeln!(out, "  {param}: {}", of_value(plan, param));
     }
     for &inst in &data.insts {
-        let node = &func.insts[inst];
-        let text = print::inst(func, inst);
-        let _ = write!(out, "  {}", text.trim());
-        let results: Vec<String> = node
-            .results
-            .iter()
-            .map(|&result| of_value(plan, result))
-            .collect();
-        if !results.is_empty() {
-            let _ = write!(out, "  ; {}", results.join("; "));
-        }
-        if let InstData::Load { addr, .. } | InstData::Store { addr, .. } = node.data
-            && let Some(stride) = plan.speculated[addr]
-        {
-            let _ = write!(out, "  ; speculated stride {stride}");
-        }
-        out.push('\n');
+        instruction(out, func, plan, inst);
     }
     let divergent = match plan.divergent[block] {
         true => "  ; divergent",
         false => "",
     };
     let _ = writeln!(out, "  {}{divergent}", print::terminator(&data.term).trim());
+}
+
+fn instruction(out: &mut String, func: &Function, plan: &Plan, inst: Inst) {
+    let node = &func.insts[inst];
+    let text = print::inst(func, inst);
+    let _ = write!(out, "  {}", text.trim());
+    let results = node.results.iter();
+    let results: Vec<String> = results.map(|&result| of_value(plan, result)).collect();
+    if !results.is_empty() {
+        let _ = write!(out, "  ; {}", results.join("; "));
+    }
+    if let InstData::Load { addr, .. } | InstData::Store { addr, .. } = node.data
+        && let Some(stride) = plan.speculated[addr]
+    {
+        let _ = write!(out, "  ; speculated stride {stride}");
+    }
+    out.push('\n');
 }
 
 /// Where the lanes of a node come from, and where others may be pending.

@@ -16,10 +16,8 @@ pub(crate) fn float_values(func: &Function) -> SecondaryMap<ir::Value, bool> {
             | InstData::FloatBinary { fmt, .. }
             | InstData::Fma { fmt, .. } => native(fmt),
             InstData::FloatCompare { fmt, .. } => {
-                node.data
-                    .args()
-                    .iter()
-                    .for_each(|&arg| used[arg] |= native(fmt));
+                let args = node.data.args();
+                args.iter().for_each(|&arg| used[arg] |= native(fmt));
                 continue;
             }
             InstData::Convert { cvt, arg } => {
@@ -42,9 +40,8 @@ pub(crate) fn float_values(func: &Function) -> SecondaryMap<ir::Value, bool> {
             InstData::Load { .. } | InstData::Select { .. } | InstData::Const { .. }
         );
         if passes_on {
-            node.results
-                .iter()
-                .for_each(|&result| is_float[result] |= used[result]);
+            let results = node.results.iter();
+            results.for_each(|&result| is_float[result] |= used[result]);
         }
     }
     for block in func.blocks.values() {

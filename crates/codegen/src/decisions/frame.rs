@@ -1,7 +1,7 @@
 //! Where a gang's lanes keep their values while they wait, and what the runtime must know of it.
 
 use ptxjit_ir::{self as ir, Block, Function, InstData, Type, Value};
-use ptxjit_vectorize::{Plan, Variability, WaitKind};
+use ptxjit_vectorize::{Plan, Variability, Wait, WaitKind};
 
 use crate::helpers::SlotLayout;
 use crate::slots::lane_bytes;
@@ -38,112 +38,113 @@ impl Frame {
     /// anyway.
     pub(crate) fn new(func: &Function, plan: &Plan, is_elsewhere: &dyn Fn(Value) -> bool) -> Frame {
         let lanes = plan.gang;
-        let needs: Vec<(Vec<Value>, Vec<Value>, Vec<Value>)> = plan
+        let needs: Vec<Needs> = plan
             .waits
             .iter()
-            .map(|wait| {
-                let results = match wait.kind {
-                    WaitKind::Inst(inst) => func.insts[inst].results.to_vec(),
-                    WaitKind::Entry | WaitKind::Ready | WaitKind::Yield | WaitKind::StripMine => {
-                        Vec::new()
-                    }
-                };
-                let operands = wait_operands(func, wait.kind)
-                    .into_iter()
-                    .flatten()
-                    .filter(|&value| func.as_const(value).is_none());
-                let mut values: Vec<Value> = wait
-                    .live
-                    .iter()
-                    .copied()
-                    .filter(|&v| !is_elsewhere(v) && !results.contains(&v))
-                    .chain(operands)
-                    .collect();
-                values.sort_unstable();
-                values.dedup();
-                // In the order of the layout.
-                values.sort_by_key(|&value| !is_shared(plan, value));
-                let is_affine = |value: &Value| {
-                    lanes > 1 && matches!(plan.variability[*value], Variability::Affine { .. })
-                };
-                let mut copies: Vec<Value> = wait_operands(func, wait.kind)
-                    .into_iter()
-                    .flatten()
-                    .filter(is_affine)
-                    .collect();
-                copies.sort_unstable();
-                copies.dedup();
-                (values, copies, results)
-            })
+            .map(|wait| Needs::of(func, plan, wait, is_elsewhere))
             .collect();
-        let count = |want: bool| {
-            needs
-                .iter()
-                .map(|(values, copies, results)| {
-                    values
-                        .iter()
-                        .chain(copies)
-                        .chain(results)
-                        .filter(|&&v| (func.ty(v) == Type::B64) == want)
-                        .count() as u32
-                })
-                .max()
-                .unwrap_or(0)
+        let count = |is_wide: bool| {
+            let counts = needs.iter().map(|needs| needs.count(func, is_wide));
+            counts.max().unwrap_or(0)
         };
         let wide_start = (count(false) * 4 * lanes).next_multiple_of(16);
         let slots = (wide_start + count(true) * 8 * lanes).next_multiple_of(64);
-        let waits = needs
-            .into_iter()
-            .zip(&plan.waits)
-            .map(|((values, copies, results), wait)| {
-                let (mut narrow, mut wide) = (0, wide_start);
-                let mut place = |value: Value| {
-                    let next = if func.ty(value) == Type::B64 {
-                        &mut wide
-                    } else {
-                        &mut narrow
-                    };
-                    let at = *next;
-                    *next += lane_bytes(func.ty(value)) * lanes;
-                    (value, at)
-                };
-                let saves: Vec<(Value, u32)> = values.into_iter().map(&mut place).collect();
-                let copies: Vec<(Value, u32)> = copies.into_iter().map(&mut place).collect();
-                let results = results.into_iter().map(&mut place).collect();
-                let operands = wait_operands(func, wait.kind)
-                    .into_iter()
-                    .map(|value| match value {
-                        None => Operand::Const(0),
-                        Some(value) => match func.as_const(value) {
-                            Some(bits) => Operand::Const(bits),
-                            None => {
-                                let mut places = copies.iter().chain(&saves);
-                                let at = places
-                                    .find(|&&(saved, _)| saved == value)
-                                    .expect("operands are saved")
-                                    .1;
-                                Operand::Slot {
-                                    offset: at,
-                                    ty: func.ty(value),
-                                }
-                            }
-                        },
-                    })
-                    .collect();
-                let layout = layout(func, plan, &saves, &copies, wide_start);
-                WaitSlots {
-                    layout,
-                    saves,
-                    copies,
-                    operands,
-                    results,
-                }
-            })
-            .collect();
+        let waits = needs.into_iter().zip(&plan.waits);
+        let waits = waits.map(|(needs, wait)| needs.place(func, plan, wait, wide_start));
         Frame {
             size: slots,
             slots,
-            waits,
+            waits: waits.collect(),
+        }
+    }
+}
+
+/// What a wait keeps in the frame.
+struct Needs {
+    /// Values that live on behind it, and its operands, in the order of the layout.
+    values: Vec<Value>,
+    /// Affine operands, which are there lane by lane as well.
+    copies: Vec<Value>,
+    results: Vec<Value>,
+}
+
+impl Needs {
+    fn of(
+        func: &Function,
+        plan: &Plan,
+        wait: &Wait,
+        is_elsewhere: &dyn Fn(Value) -> bool,
+    ) -> Needs {
+        let results = match wait.kind {
+            WaitKind::Inst(inst) => func.insts[inst].results.to_vec(),
+            WaitKind::Entry | WaitKind::Ready | WaitKind::Yield | WaitKind::StripMine => Vec::new(),
+        };
+        let operands = || wait_operands(func, wait.kind).into_iter().flatten();
+        let live = wait.live.iter().copied();
+        let live = live.filter(|&value| !is_elsewhere(value) && !results.contains(&value));
+        let variable = operands().filter(|&value| func.as_const(value).is_none());
+        let mut values: Vec<Value> = live.chain(variable).collect();
+        values.sort_unstable();
+        values.dedup();
+        values.sort_by_key(|&value| !is_shared(plan, value));
+        let is_affine = |value: &Value| {
+            plan.gang > 1 && matches!(plan.variability[*value], Variability::Affine { .. })
+        };
+        let mut copies: Vec<Value> = operands().filter(is_affine).collect();
+        copies.sort_unstable();
+        copies.dedup();
+        Needs {
+            values,
+            copies,
+            results,
+        }
+    }
+
+    /// How many values have 64 bits, or how many have less.
+    fn count(&self, func: &Function, is_wide: bool) -> u32 {
+        let all = self.values.iter().chain(&self.copies).chain(&self.results);
+        all.filter(|&&value| (func.ty(value) == Type::B64) == is_wide)
+            .count() as u32
+    }
+
+    /// Gives each value its place: those of 64 bits have theirs from `wide_start` on.
+    fn place(self, func: &Function, plan: &Plan, wait: &Wait, wide_start: u32) -> WaitSlots {
+        let (mut narrow, mut wide) = (0, wide_start);
+        let mut place = |value: Value| {
+            let next = match func.ty(value) {
+                Type::B64 => &mut wide,
+                Type::B1 | Type::B8 | Type::B16 | Type::B32 => &mut narrow,
+            };
+            let at = *next;
+            *next += lane_bytes(func.ty(value)) * plan.gang;
+            (value, at)
+        };
+        let saves: Vec<(Value, u32)> = self.values.into_iter().map(&mut place).collect();
+        let copies: Vec<(Value, u32)> = self.copies.into_iter().map(&mut place).collect();
+        let results = self.results.into_iter().map(&mut place).collect();
+        let operand = |value: Option<Value>| {
+            let Some(value) = value else {
+                return Operand::Const(0);
+            };
+            if let Some(bits) = func.as_const(value) {
+                return Operand::Const(bits);
+            }
+            let mut places = copies.iter().chain(&saves);
+            let place = places.find(|&&(saved, _)| saved == value);
+            Operand::Slot {
+                offset: place.expect("operands are saved").1,
+                ty: func.ty(value),
+            }
+        };
+        let operands = wait_operands(func, wait.kind);
+        let operands = operands.into_iter().map(operand).collect();
+        let layout = layout(func, plan, &saves, &copies, wide_start);
+        WaitSlots {
+            layout,
+            saves,
+            copies,
+            operands,
+            results,
         }
     }
 }

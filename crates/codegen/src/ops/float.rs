@@ -40,32 +40,10 @@ impl Emitter<'_> {
                     _ => x,
                 })
             }
-            FloatUnaryOp::Sat => {
-                let (zero, one) = (self.float_like(fmt, x, 0.0), self.float_like(fmt, x, 1.0));
-                let x = self.greater(x, zero);
-                let x = self.lesser(x, one);
-                self.saturated.insert(x);
-                Some(x)
-            }
-            FloatUnaryOp::Relu => {
-                let x = self.flush_always(fmt, mode.ftz, x);
-                let zero = self.float_like(fmt, x, 0.0);
-                let positive = self.greater(x, zero);
-                let nan = self.ins().fcmp(FloatCC::Unordered, x, x);
-                let canonical = self.canonical_nan(fmt, x);
-                Some(self.pick(nan, canonical, positive))
-            }
+            FloatUnaryOp::Sat => Some(self.saturate(fmt, x)),
+            FloatUnaryOp::Relu => Some(self.relu(fmt, mode.ftz, x)),
             FloatUnaryOp::CanonicalNan => Some(self.with_canonical_nans(fmt, x)),
-            FloatUnaryOp::RoundInt => {
-                let x = self.flush_always(fmt, mode.ftz, x);
-                match mode.round {
-                    Round::Rn => Some(self.ins().nearest(x)),
-                    Round::Rz => Some(self.ins().trunc(x)),
-                    Round::Rm => Some(self.ins().floor(x)),
-                    Round::Rp => Some(self.ins().ceil(x)),
-                    Round::Rna => None,
-                }
-            }
+            FloatUnaryOp::RoundInt => self.round_to_int(fmt, mode, x),
             FloatUnaryOp::Sqrt if mode.round != Round::Rn => {
                 (fmt == FloatFmt::F32).then(|| self.directed_sqrt(mode, x))
             }
@@ -109,6 +87,34 @@ impl Emitter<'_> {
                     None
                 }
             }
+        }
+    }
+
+    fn saturate(&mut self, fmt: FloatFmt, x: cl::Value) -> cl::Value {
+        let (zero, one) = (self.float_like(fmt, x, 0.0), self.float_like(fmt, x, 1.0));
+        let x = self.greater(x, zero);
+        let x = self.lesser(x, one);
+        self.saturated.insert(x);
+        x
+    }
+
+    fn relu(&mut self, fmt: FloatFmt, ftz: bool, x: cl::Value) -> cl::Value {
+        let x = self.flush_always(fmt, ftz, x);
+        let zero = self.float_like(fmt, x, 0.0);
+        let positive = self.greater(x, zero);
+        let nan = self.ins().fcmp(FloatCC::Unordered, x, x);
+        let canonical = self.canonical_nan(fmt, x);
+        self.pick(nan, canonical, positive)
+    }
+
+    fn round_to_int(&mut self, fmt: FloatFmt, mode: FloatMode, x: cl::Value) -> Option<cl::Value> {
+        let x = self.flush_always(fmt, mode.ftz, x);
+        match mode.round {
+            Round::Rn => Some(self.ins().nearest(x)),
+            Round::Rz => Some(self.ins().trunc(x)),
+            Round::Rm => Some(self.ins().floor(x)),
+            Round::Rp => Some(self.ins().ceil(x)),
+            Round::Rna => None,
         }
     }
 
@@ -237,39 +243,48 @@ impl Emitter<'_> {
             | FloatBinaryOp::Mul
             | FloatBinaryOp::Div
             | FloatBinaryOp::DivApprox
-            | FloatBinaryOp::DivFull => {
-                self.stays_in_register(fmt, x);
-                let (x, y) = (self.flush(fmt, mode.ftz, x), self.flush(fmt, mode.ftz, y));
-                let z = match op {
-                    FloatBinaryOp::Mul if self.flushes_itself(fmt, mode.ftz) => {
-                        return Some(self.flushed_product(x, y, None));
-                    }
-                    FloatBinaryOp::Div | FloatBinaryOp::DivFull | FloatBinaryOp::DivApprox
-                        if self.flushes_itself(fmt, mode.ftz) =>
-                    {
-                        let quotient = self.flushed_quotient(x, y);
-                        return Some(if op == FloatBinaryOp::DivApprox {
-                            self.approximate_quotient(x, y, quotient)
-                        } else {
-                            quotient
-                        });
-                    }
-                    FloatBinaryOp::Add => self.ins().fadd(x, y),
-                    FloatBinaryOp::Sub => self.ins().fsub(x, y),
-                    FloatBinaryOp::Mul => self.ins().fmul(x, y),
-                    FloatBinaryOp::Div | FloatBinaryOp::DivFull => self.ins().fdiv(x, y),
-                    FloatBinaryOp::DivApprox
-                    | FloatBinaryOp::Min
-                    | FloatBinaryOp::Max
-                    | FloatBinaryOp::MinNan
-                    | FloatBinaryOp::MaxNan => {
-                        let quotient = self.ins().fdiv(x, y);
-                        self.approximate_quotient(x, y, quotient)
-                    }
-                };
-                Some(self.flush(fmt, mode.ftz, z))
-            }
+            | FloatBinaryOp::DivFull => Some(self.arithmetic(op, fmt, mode.ftz, x, y)),
         }
+    }
+
+    /// A sum, a difference, a product or a quotient, rounded to the nearest.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the caller admits no others"
+    )]
+    fn arithmetic(
+        &mut self,
+        op: FloatBinaryOp,
+        fmt: FloatFmt,
+        ftz: bool,
+        x: cl::Value,
+        y: cl::Value,
+    ) -> cl::Value {
+        self.stays_in_register(fmt, x);
+        let (x, y) = (self.flush(fmt, ftz, x), self.flush(fmt, ftz, y));
+        let z = match op {
+            FloatBinaryOp::Mul if self.flushes_itself(fmt, ftz) => {
+                return self.flushed_product(x, y, None);
+            }
+            FloatBinaryOp::Div | FloatBinaryOp::DivFull | FloatBinaryOp::DivApprox
+                if self.flushes_itself(fmt, ftz) =>
+            {
+                let quotient = self.flushed_quotient(x, y);
+                return match op {
+                    FloatBinaryOp::DivApprox => self.approximate_quotient(x, y, quotient),
+                    _ => quotient,
+                };
+            }
+            FloatBinaryOp::Add => self.ins().fadd(x, y),
+            FloatBinaryOp::Sub => self.ins().fsub(x, y),
+            FloatBinaryOp::Mul => self.ins().fmul(x, y),
+            FloatBinaryOp::Div | FloatBinaryOp::DivFull => self.ins().fdiv(x, y),
+            _ => {
+                let quotient = self.ins().fdiv(x, y);
+                self.approximate_quotient(x, y, quotient)
+            }
+        };
+        self.flush(fmt, ftz, z)
     }
 
     /// The result of `div.approx.f32` from a quotient: for divisors above 2^126 it is the dividend

@@ -59,20 +59,7 @@ fn close(
             Node::LoopEnd(_) => None,
         })
         .collect();
-    let mut exits: Vec<Block> = members
-        .iter()
-        .flat_map(|&block| {
-            func.blocks[block]
-                .term
-                .targets()
-                .iter()
-                .map(|call| call.block)
-                .collect::<Vec<_>>()
-        })
-        .filter(|&block| !inside(block))
-        .collect();
-    exits.sort_unstable();
-    exits.dedup();
+    let exits = exits(func, &members, &inside);
     if exits.is_empty() {
         return Ok(false);
     }
@@ -104,6 +91,19 @@ fn close(
         close_value(func, preds, value, def, &exits, live, &inside);
     }
     Ok(changes)
+}
+
+/// The blocks outside of a loop that lead on from it, in ascending order.
+fn exits(func: &Function, members: &[Block], inside: &dyn Fn(Block) -> bool) -> Vec<Block> {
+    let mut exits = Vec::new();
+    for &block in members {
+        let targets = func.blocks[block].term.targets();
+        let blocks = targets.iter().map(|call| call.block);
+        exits.extend(blocks.filter(|&block| !inside(block)));
+    }
+    exits.sort_unstable();
+    exits.dedup();
+    exits
 }
 
 fn close_value(

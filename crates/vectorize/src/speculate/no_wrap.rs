@@ -82,21 +82,13 @@ pub(crate) fn run(
     let mut leads = find_leads(func);
     let mut known: Option<(Divergence, Stable)> = None;
     for block in func.blocks.keys().collect::<Vec<_>>() {
-        let may_wrap = |&inst: &Inst| {
-            let node = &func.insts[inst];
-            is_candidate(&node.data) && node.results.iter().any(|&result| leads[result])
-        };
         let is_over = done[block] || n_copied == cost::MOST_STARTS;
-        if is_over || !func.blocks[block].insts.iter().any(may_wrap) {
+        if is_over || !may_wrap(func, block, &leads) {
             continue;
         }
         let find = |func: &Function, known: &mut Option<(Divergence, Stable)>| {
-            let (divergence, stable) = &*known.get_or_insert_with(|| {
-                let mut divergence = Divergence::new(gang, facts);
-                let order = order::run(func, entries);
-                divergence.propagate(func, &order);
-                (divergence, Stable::new(func, order, assume_affine))
-            });
+            let analyze = || analyze(func, entries, (gang, facts), assume_affine);
+            let (divergence, stable) = &*known.get_or_insert_with(analyze);
             let finder = Finder {
                 func,
                 divergence,
@@ -133,6 +125,27 @@ pub(crate) fn run(
         }
     }
     n_copied
+}
+
+/// Whether an index of the block that leads to an address may wrap.
+fn may_wrap(func: &Function, block: Block, leads: &SecondaryMap<Value, bool>) -> bool {
+    let mut insts = func.blocks[block].insts.iter();
+    insts.any(|&inst| {
+        let node = &func.insts[inst];
+        is_candidate(&node.data) && node.results.iter().any(|&result| leads[result])
+    })
+}
+
+fn analyze(
+    func: &Function,
+    entries: &[Block],
+    (gang, facts): (u32, PlanFacts),
+    assume_affine: bool,
+) -> (Divergence, Stable) {
+    let mut divergence = Divergence::new(gang, facts);
+    let order = order::run(func, entries);
+    divergence.propagate(func, &order);
+    (divergence, Stable::new(func, order, assume_affine))
 }
 
 /// Whether an instruction can wrap or clamp an index.
@@ -503,32 +516,7 @@ fn copy(
     let copies = Copies::new(func, old, &[]);
     let same = |value: Value| copies.values.get(&value).copied().unwrap_or(value);
     for (site, outcome) in passed {
-        let result = same(func.insts[site.inst].results[0]);
-        let ValueDef::Result(inst, _) = func.values[result].def else {
-            unreachable!("copies of instructions are instructions")
-        };
-        let mut zero = || {
-            let zero = func.make_inst(
-                InstData::Const {
-                    ty: site.ty,
-                    bits: 0,
-                },
-                &[site.ty],
-                loc,
-            );
-            func.blocks[start].insts.push(zero);
-            func.insts[zero].results[0]
-        };
-        let args = match outcome {
-            Outcome::Away(distance) => [same(site.affine), distance],
-            Outcome::Affine => [same(site.affine), zero()],
-            Outcome::Same(value) => [value, zero()],
-        };
-        func.insts[inst].data = InstData::IntBinary {
-            op: IntBinaryOp::Add,
-            ty: site.ty,
-            args,
-        };
+        put_sum(func, start, &site, outcome, &same);
     }
     func.blocks[start].term = Terminator::Brif {
         cond: holds,
@@ -537,4 +525,35 @@ fn copy(
     };
     func.blocks[start].term_loc = loc;
     copies.repair_uses(func, None);
+}
+
+/// Makes the copy of a site's instruction a sum that says what the test has found. Values are the
+/// copies' by `same`; constants go to the end of `start`.
+fn put_sum(
+    func: &mut Function,
+    start: Block,
+    site: &Site,
+    outcome: Outcome,
+    same: &dyn Fn(Value) -> Value,
+) {
+    let (loc, ty) = (func.insts[site.inst].loc, site.ty);
+    let result = same(func.insts[site.inst].results[0]);
+    let ValueDef::Result(inst, _) = func.values[result].def else {
+        unreachable!("copies of instructions are instructions")
+    };
+    let mut zero = || {
+        let zero = func.make_inst(InstData::Const { ty, bits: 0 }, &[ty], loc);
+        func.blocks[start].insts.push(zero);
+        func.insts[zero].results[0]
+    };
+    let args = match outcome {
+        Outcome::Away(distance) => [same(site.affine), distance],
+        Outcome::Affine => [same(site.affine), zero()],
+        Outcome::Same(value) => [value, zero()],
+    };
+    func.insts[inst].data = InstData::IntBinary {
+        op: IntBinaryOp::Add,
+        ty,
+        args,
+    };
 }

@@ -177,15 +177,11 @@ fn quotient(
                 else {
                     continue;
                 };
-                let span = stride
-                    .unsigned_abs()
-                    .saturating_mul(u64::from(divergence.gang - 1));
-                let is_distinguished = match (op, func.as_const(divisor)) {
-                    (_, None) => span < 1 << 31,
-                    (IntBinaryOp::Udiv, Some(divisor)) => span < divisor.min(1 << 31),
-                    (_, Some(count)) => span < 1 << count.min(31),
-                };
-                if is_distinguished && stable.is_stable_in(func, affine, block) {
+                let most = u64::from(divergence.gang - 1);
+                let span = stride.unsigned_abs().saturating_mul(most);
+                if spans_two(span, op, func.as_const(divisor))
+                    && stable.is_stable_in(func, affine, block)
+                {
                     return Some(Quotient {
                         inst,
                         op,
@@ -202,6 +198,16 @@ fn quotient(
         }
     }
     None
+}
+
+/// Whether values that lie so far apart at most have two quotients at most. A divisor that is not
+/// known is compared when the code runs.
+fn spans_two(span: u64, op: IntBinaryOp, divisor: Option<u64>) -> bool {
+    match (op, divisor) {
+        (_, None) => span < 1 << 31,
+        (IntBinaryOp::Udiv, Some(divisor)) => span < divisor.min(1 << 31),
+        (_, Some(count)) => span < 1 << count.min(31),
+    }
 }
 
 /// The blocks from a block up to a post-dominator, if there are loops among them and they can be

@@ -4,7 +4,7 @@
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_abi::SlowForm;
-use ptxjit_ir::{self as ir, FloatFmt, Inst, InstData, Type};
+use ptxjit_ir::{self as ir, FloatFmt, Inst, InstData, Space, Type};
 use ptxjit_vectorize::Variability;
 use smallvec::SmallVec;
 
@@ -105,19 +105,7 @@ impl Lower<'_, '_> {
                 args: [a, b],
             } => self.vector_int_binary(op, ty, a, b, q),
             InstData::IntTernary { op, ty, args } => self.vector_int_ternary(op, ty, args, q),
-            InstData::Bfi {
-                ty,
-                args: [a, b, pos, len],
-            } => match (self.func.as_const(pos), self.func.as_const(len)) {
-                (Some(pos), Some(len)) => {
-                    let (field, into) = (self.quad(a, q), self.quad(b, q));
-                    Some(self.b.vector_bfi(ty, field, into, pos, len))
-                }
-                _ if ty == Type::B64 => None,
-                _ => self
-                    .vector_bfi_any([a, b, pos, len], q)
-                    .map(|word| Quad::from_elem(word, 1)),
-            },
+            InstData::Bfi { ty, args } => self.vector_bfi(ty, args, q),
             InstData::Lop3 { lut, args } => {
                 let x = args.map(|arg| self.quad(arg, q)[0]);
                 Some(Quad::from_elem(self.b.lop3(lut, x), 1))
@@ -171,17 +159,15 @@ impl Lower<'_, '_> {
                 args: [a, b],
             } => {
                 let (x, y) = (self.quad(a, q), self.quad(b, q));
-                match fmt {
-                    FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => Some(Quad::from_elem(
-                        self.b.float_compare(op, fmt, ftz, x[0], y[0]),
-                        1,
-                    )),
+                let low = self.b.float_compare(op, fmt, ftz, x[0], y[0]);
+                let all = match fmt {
+                    FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => low,
                     FloatFmt::F64 => {
-                        let lo = self.b.float_compare(op, fmt, ftz, x[0], y[0]);
-                        let hi = self.b.float_compare(op, fmt, ftz, x[1], y[1]);
-                        Some(Quad::from_elem(self.b.narrow(lo, hi), 1))
+                        let high = self.b.float_compare(op, fmt, ftz, x[1], y[1]);
+                        self.b.narrow(low, high)
                     }
-                }
+                };
+                Some(Quad::from_elem(all, 1))
             }
             InstData::Convert { cvt, arg } => {
                 let x = self.quad(arg, q);
@@ -192,25 +178,36 @@ impl Lower<'_, '_> {
                 let code = self.b.narrow_f32(&cvt, Some(bits), x)?;
                 Some(Quad::from_elem(code, 1))
             }
-            InstData::ToGeneric { space, arg } | InstData::FromGeneric { space, arg } => {
-                let base = self.b.window_base(space);
-                let base = self.b.ins().splat(types::I64X2, base);
-                let add = matches!(data, InstData::ToGeneric { .. });
-                let x = self.quad(arg, q);
-                Some(
-                    x.into_iter()
-                        .map(|x| {
-                            if add {
-                                self.b.ins().iadd(x, base)
-                            } else {
-                                self.b.ins().isub(x, base)
-                            }
-                        })
-                        .collect(),
-                )
-            }
+            InstData::ToGeneric { space, arg } => Some(self.vector_window(space, true, arg, q)),
+            InstData::FromGeneric { space, arg } => Some(self.vector_window(space, false, arg, q)),
             _ => None,
         }
+    }
+
+    fn vector_bfi(&mut self, ty: Type, args: [ir::Value; 4], q: usize) -> Option<Quad> {
+        let [field, into, pos, len] = args;
+        match (self.func.as_const(pos), self.func.as_const(len)) {
+            (Some(pos), Some(len)) => {
+                let (field, into) = (self.quad(field, q), self.quad(into, q));
+                Some(self.b.vector_bfi(ty, field, into, pos, len))
+            }
+            _ if ty == Type::B64 => None,
+            _ => self
+                .vector_bfi_any(args, q)
+                .map(|word| Quad::from_elem(word, 1)),
+        }
+    }
+
+    /// Addresses from a window to generic ones, or back.
+    fn vector_window(&mut self, space: Space, to_generic: bool, arg: ir::Value, q: usize) -> Quad {
+        let base = self.b.window_base(space);
+        let base = self.b.ins().splat(types::I64X2, base);
+        let x = self.quad(arg, q).into_iter();
+        x.map(|x| match to_generic {
+            true => self.b.ins().iadd(x, base),
+            false => self.b.ins().isub(x, base),
+        })
+        .collect()
     }
 
     fn vector_select(

@@ -134,11 +134,7 @@ impl Lower<'_, '_> {
 
     /// The loop that enters all gangs at one resume point.
     fn emit_phase(&mut self, loops: &Loops, number: usize, between: &[ir::Value]) {
-        let (head, latch, stop) = (
-            loops.heads[number],
-            loops.latches[number],
-            loops.stops[number],
-        );
+        let (head, latch) = (loops.heads[number], loops.latches[number]);
         let idx_var = self.gangs.gang.as_ref().expect("declared before").idx;
         let idx = self.b.append_block_param(head, types::I32);
         let (enter, done) = (self.b.create_block(), self.b.create_block());
@@ -153,7 +149,7 @@ impl Lower<'_, '_> {
         self.b.switch_to_block(enter);
         self.emit_gang_entry(loops, number, latch, between);
 
-        self.b.switch_to_block(stop);
+        self.b.switch_to_block(loops.stops[number]);
         match loops.several {
             Some(several) => self.check_common_state(several, latch),
             None => {

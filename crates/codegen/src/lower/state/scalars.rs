@@ -27,16 +27,9 @@ impl Lower<'_, '_> {
                 let x = self.b.cast_scalar(args[0], int_type(ty));
                 self.b.scalar_int_unary(op, ty, x)
             }
-            InstData::IntBinary { op, ty, .. } => {
-                let count = matches!(op, IntBinaryOp::Shl | IntBinaryOp::Ushr | IntBinaryOp::Sshr);
-                let x = self.b.cast_scalar(args[0], int_type(ty));
-                let y = self
-                    .b
-                    .cast_scalar(args[1], if count { types::I32 } else { int_type(ty) });
-                self.b
-                    .scalar_int_binary(op, ty, x, y)
-                    .unwrap_or_else(|| self.by_call(data, args))
-            }
+            InstData::IntBinary { op, ty, .. } => self
+                .scalar_int_binary(op, ty, args)
+                .unwrap_or_else(|| self.by_call(data, args)),
             InstData::IntTernary { op, ty, .. } => {
                 let ints = self.b.in_int_registers(args);
                 self.b
@@ -59,17 +52,7 @@ impl Lower<'_, '_> {
                 let y = self.b.cast_scalar(args[1], int_type(ty));
                 self.b.ins().icmp(condition(op), x, y)
             }
-            InstData::Select { ty, .. } => {
-                let float = matches!(self.b.func.dfg.value_type(args[1]), types::F32 | types::F64);
-                let class = match (ty, float) {
-                    (Type::B32, true) => types::F32,
-                    (Type::B64, true) => types::F64,
-                    _ => int_type(ty),
-                };
-                let x = self.b.cast_scalar(args[1], class);
-                let y = self.b.cast_scalar(args[2], class);
-                self.b.ins().select(args[0], x, y)
-            }
+            InstData::Select { ty, .. } => self.scalar_select(ty, args),
             InstData::FloatUnary { op, fmt, mode, .. } => self
                 .b
                 .float_unary(op, fmt, mode, args[0])
@@ -127,6 +110,30 @@ impl Lower<'_, '_> {
             | InstData::Count { .. }
             | InstData::Nop => unreachable!("not a pure instruction: {data:?}"),
         }
+    }
+
+    fn scalar_int_binary(
+        &mut self,
+        op: IntBinaryOp,
+        ty: Type,
+        args: &[cl::Value],
+    ) -> Option<cl::Value> {
+        let is_count = matches!(op, IntBinaryOp::Shl | IntBinaryOp::Ushr | IntBinaryOp::Sshr);
+        let second = if is_count { types::I32 } else { int_type(ty) };
+        let x = self.b.cast_scalar(args[0], int_type(ty));
+        let y = self.b.cast_scalar(args[1], second);
+        self.b.scalar_int_binary(op, ty, x, y)
+    }
+
+    fn scalar_select(&mut self, ty: Type, args: &[cl::Value]) -> cl::Value {
+        let is_float = matches!(self.b.func.dfg.value_type(args[1]), types::F32 | types::F64);
+        let class = match (ty, is_float) {
+            (Type::B32, true) => types::F32,
+            (Type::B64, true) => types::F64,
+            _ => int_type(ty),
+        };
+        let [x, y] = [args[1], args[2]].map(|arg| self.b.cast_scalar(arg, class));
+        self.b.ins().select(args[0], x, y)
     }
 
     /// Evaluates an instruction that has no inline form.

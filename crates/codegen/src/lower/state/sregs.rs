@@ -1,5 +1,7 @@
 //! Special registers.
 
+use core::mem::offset_of;
+
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_abi::{CtaContext, RuntimeFns};
 use ptxjit_ir::{InstData, SpecialReg, Type};
@@ -11,21 +13,22 @@ use crate::ops::Val;
 impl Lower<'_, '_> {
     /// The value of a special register, in the form that the plan gives it.
     pub(in crate::lower) fn sreg(&mut self, sreg: SpecialReg) -> Val {
-        use core::mem::offset_of;
-        let dim = |base: usize, axis: usize| base + 4 * axis;
+        match field_of(sreg) {
+            Some(offset) => Val::Uniform(self.b.ctx32(offset)),
+            None => self.computed_sreg(sreg),
+        }
+    }
+
+    /// A register that is no field of the context, or not its field alone.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "fields of the context do not come here"
+    )]
+    fn computed_sreg(&mut self, sreg: SpecialReg) -> Val {
         let uniform = match sreg {
             SpecialReg::TidX => return self.tid(0),
             SpecialReg::TidY => return self.tid(1),
             SpecialReg::TidZ => return self.tid(2),
-            SpecialReg::NtidX => self.b.ctx32(dim(offset_of!(CtaContext, ntid), 0)),
-            SpecialReg::NtidY => self.b.ctx32(dim(offset_of!(CtaContext, ntid), 1)),
-            SpecialReg::NtidZ => self.b.ctx32(dim(offset_of!(CtaContext, ntid), 2)),
-            SpecialReg::CtaidX => self.b.ctx32(dim(offset_of!(CtaContext, ctaid), 0)),
-            SpecialReg::CtaidY => self.b.ctx32(dim(offset_of!(CtaContext, ctaid), 1)),
-            SpecialReg::CtaidZ => self.b.ctx32(dim(offset_of!(CtaContext, ctaid), 2)),
-            SpecialReg::NctaidX => self.b.ctx32(dim(offset_of!(CtaContext, nctaid), 0)),
-            SpecialReg::NctaidY => self.b.ctx32(dim(offset_of!(CtaContext, nctaid), 1)),
-            SpecialReg::NctaidZ => self.b.ctx32(dim(offset_of!(CtaContext, nctaid), 2)),
             SpecialReg::LaneId => return self.lane_id(),
             SpecialReg::WarpId => {
                 let thread = self.gang_thread();
@@ -36,8 +39,6 @@ impl Lower<'_, '_> {
                 let n = self.b.ins().iadd_imm_s(n, 31);
                 self.b.ins().ushr_imm_s(n, 5)
             }
-            SpecialReg::SmId => self.b.ctx32(offset_of!(CtaContext, smid)),
-            SpecialReg::NsmId => self.b.ctx32(offset_of!(CtaContext, nsmid)),
             SpecialReg::GridId => {
                 let (cta, at) = (self.b.cta, offset_of!(CtaContext, gridid) as i32);
                 self.b
@@ -48,41 +49,7 @@ impl Lower<'_, '_> {
                 let x = self.b.ctx32(offset_of!(CtaContext, is_explicit_cluster));
                 self.b.ins().ireduce(types::I8, x)
             }
-            SpecialReg::ClusterIdX => self.b.ctx32(dim(offset_of!(CtaContext, clusterid), 0)),
-            SpecialReg::ClusterIdY => self.b.ctx32(dim(offset_of!(CtaContext, clusterid), 1)),
-            SpecialReg::ClusterIdZ => self.b.ctx32(dim(offset_of!(CtaContext, clusterid), 2)),
-            SpecialReg::NclusterIdX => self.b.ctx32(dim(offset_of!(CtaContext, nclusterid), 0)),
-            SpecialReg::NclusterIdY => self.b.ctx32(dim(offset_of!(CtaContext, nclusterid), 1)),
-            SpecialReg::NclusterIdZ => self.b.ctx32(dim(offset_of!(CtaContext, nclusterid), 2)),
-            SpecialReg::ClusterCtaIdX => {
-                self.b.ctx32(dim(offset_of!(CtaContext, cluster_ctaid), 0))
-            }
-            SpecialReg::ClusterCtaIdY => {
-                self.b.ctx32(dim(offset_of!(CtaContext, cluster_ctaid), 1))
-            }
-            SpecialReg::ClusterCtaIdZ => {
-                self.b.ctx32(dim(offset_of!(CtaContext, cluster_ctaid), 2))
-            }
-            SpecialReg::ClusterNctaIdX => {
-                self.b.ctx32(dim(offset_of!(CtaContext, cluster_nctaid), 0))
-            }
-            SpecialReg::ClusterNctaIdY => {
-                self.b.ctx32(dim(offset_of!(CtaContext, cluster_nctaid), 1))
-            }
-            SpecialReg::ClusterNctaIdZ => {
-                self.b.ctx32(dim(offset_of!(CtaContext, cluster_nctaid), 2))
-            }
-            SpecialReg::ClusterCtaRank => self.b.ctx32(offset_of!(CtaContext, cluster_ctarank)),
-            SpecialReg::ClusterNctaRank => {
-                let base = offset_of!(CtaContext, cluster_nctaid);
-                let (x, y, z) = (
-                    self.b.ctx32(base),
-                    self.b.ctx32(base + 4),
-                    self.b.ctx32(base + 8),
-                );
-                let xy = self.b.ins().imul(x, y);
-                self.b.ins().imul(xy, z)
-            }
+            SpecialReg::ClusterNctaRank => self.ctas_of_cluster(),
             SpecialReg::LanemaskEq
             | SpecialReg::LanemaskLe
             | SpecialReg::LanemaskLt
@@ -102,9 +69,6 @@ impl Lower<'_, '_> {
                 )
             }
             SpecialReg::Pm(_) | SpecialReg::CurrentGraphExec => self.b.ins().iconst(types::I64, 0),
-            SpecialReg::Envreg(n) => self
-                .b
-                .ctx32(offset_of!(CtaContext, envreg) + 4 * usize::from(n)),
             SpecialReg::TotalSmemSize | SpecialReg::AggrSmemSize => {
                 let size = self.b.ctx32(offset_of!(CtaContext, total_smem_size));
                 match self.inputs.shared.padding {
@@ -112,7 +76,7 @@ impl Lower<'_, '_> {
                     padding => self.b.ins().iadd_imm_s(size, -i64::from(padding)),
                 }
             }
-            SpecialReg::DynamicSmemSize => self.b.ctx32(offset_of!(CtaContext, dynamic_smem_size)),
+            _ => unreachable!("a field of the context"),
         };
         Val::Uniform(uniform)
     }
@@ -173,6 +137,13 @@ impl Lower<'_, '_> {
         }
     }
 
+    fn ctas_of_cluster(&mut self) -> cl::Value {
+        let base = offset_of!(CtaContext, cluster_nctaid);
+        let [x, y, z] = [0, 4, 8].map(|at| self.b.ctx32(base + at));
+        let xy = self.b.ins().imul(x, y);
+        self.b.ins().imul(xy, z)
+    }
+
     #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass lane masks")]
     fn lane_mask(&mut self, sreg: SpecialReg) -> Val {
         let thread = self.gang_thread();
@@ -201,4 +172,61 @@ impl Lower<'_, '_> {
             Val::Varying(self.b.collect(Type::B32, &lanes))
         }
     }
+}
+
+/// The field of the context that holds a register of 32 bits.
+fn field_of(sreg: SpecialReg) -> Option<usize> {
+    let dim = |base: usize, axis: usize| base + 4 * axis;
+    Some(match sreg {
+        SpecialReg::NtidX => dim(offset_of!(CtaContext, ntid), 0),
+        SpecialReg::NtidY => dim(offset_of!(CtaContext, ntid), 1),
+        SpecialReg::NtidZ => dim(offset_of!(CtaContext, ntid), 2),
+        SpecialReg::CtaidX => dim(offset_of!(CtaContext, ctaid), 0),
+        SpecialReg::CtaidY => dim(offset_of!(CtaContext, ctaid), 1),
+        SpecialReg::CtaidZ => dim(offset_of!(CtaContext, ctaid), 2),
+        SpecialReg::NctaidX => dim(offset_of!(CtaContext, nctaid), 0),
+        SpecialReg::NctaidY => dim(offset_of!(CtaContext, nctaid), 1),
+        SpecialReg::NctaidZ => dim(offset_of!(CtaContext, nctaid), 2),
+        SpecialReg::SmId => offset_of!(CtaContext, smid),
+        SpecialReg::NsmId => offset_of!(CtaContext, nsmid),
+        SpecialReg::ClusterIdX => dim(offset_of!(CtaContext, clusterid), 0),
+        SpecialReg::ClusterIdY => dim(offset_of!(CtaContext, clusterid), 1),
+        SpecialReg::ClusterIdZ => dim(offset_of!(CtaContext, clusterid), 2),
+        SpecialReg::NclusterIdX => dim(offset_of!(CtaContext, nclusterid), 0),
+        SpecialReg::NclusterIdY => dim(offset_of!(CtaContext, nclusterid), 1),
+        SpecialReg::NclusterIdZ => dim(offset_of!(CtaContext, nclusterid), 2),
+        SpecialReg::ClusterCtaIdX => dim(offset_of!(CtaContext, cluster_ctaid), 0),
+        SpecialReg::ClusterCtaIdY => dim(offset_of!(CtaContext, cluster_ctaid), 1),
+        SpecialReg::ClusterCtaIdZ => dim(offset_of!(CtaContext, cluster_ctaid), 2),
+        SpecialReg::ClusterNctaIdX => dim(offset_of!(CtaContext, cluster_nctaid), 0),
+        SpecialReg::ClusterNctaIdY => dim(offset_of!(CtaContext, cluster_nctaid), 1),
+        SpecialReg::ClusterNctaIdZ => dim(offset_of!(CtaContext, cluster_nctaid), 2),
+        SpecialReg::ClusterCtaRank => offset_of!(CtaContext, cluster_ctarank),
+        SpecialReg::DynamicSmemSize => offset_of!(CtaContext, dynamic_smem_size),
+        SpecialReg::Envreg(n) => offset_of!(CtaContext, envreg) + 4 * usize::from(n),
+        SpecialReg::TidX
+        | SpecialReg::TidY
+        | SpecialReg::TidZ
+        | SpecialReg::LaneId
+        | SpecialReg::WarpId
+        | SpecialReg::NwarpId
+        | SpecialReg::GridId
+        | SpecialReg::IsExplicitCluster
+        | SpecialReg::ClusterNctaRank
+        | SpecialReg::LanemaskEq
+        | SpecialReg::LanemaskLe
+        | SpecialReg::LanemaskLt
+        | SpecialReg::LanemaskGe
+        | SpecialReg::LanemaskGt
+        | SpecialReg::Clock
+        | SpecialReg::ClockHi
+        | SpecialReg::Clock64
+        | SpecialReg::GlobalTimer
+        | SpecialReg::GlobalTimerLo
+        | SpecialReg::GlobalTimerHi
+        | SpecialReg::Pm(_)
+        | SpecialReg::CurrentGraphExec
+        | SpecialReg::TotalSmemSize
+        | SpecialReg::AggrSmemSize => return None,
+    })
 }
