@@ -14,6 +14,10 @@ const MAX_WIDTH: usize = 150;
 /// Longest file, tests apart, without a reason in its head comment.
 const MAX_LINES: usize = 600;
 
+/// Lines that one in a hundred functions of the vectorizer and the code generator may exceed: tables
+/// of cases, for the most part.
+const LONG_FUNCTION: usize = 60;
+
 fn sources() -> Vec<PathBuf> {
     let root = root();
     ["crates", "tests", "bench"]
@@ -90,6 +94,59 @@ fn lines_and_files_have_limits() {
         }
     }
     assert_none(&problems);
+}
+
+/// Lines of each function that formatted code defines, with its name.
+fn functions(text: &str) -> Vec<(usize, &str)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let starts = lines.iter().enumerate().filter_map(|(at, line)| {
+        let code = line.trim_start();
+        let qualifiers = ["pub(crate) ", "pub(super) ", "pub ", "const ", "unsafe "];
+        let code = qualifiers
+            .iter()
+            .fold(code, |code, word| code.strip_prefix(word).unwrap_or(code));
+        let code = match code.strip_prefix("pub(in ") {
+            Some(rest) => rest.split_once(") ")?.1,
+            None => code,
+        };
+        let name = code.strip_prefix("fn ")?.split(['(', '<']).next()?;
+        Some((at, &line[..line.len() - line.trim_start().len()], name))
+    });
+    let ends = starts.filter_map(|(at, indent, name)| {
+        let is_end = |line: &&str| line.strip_prefix(indent) == Some("}");
+        let length = lines[at..].iter().position(|line| is_end(line));
+        let is_on_one_line = lines[at].ends_with('}');
+        Some((if is_on_one_line { 0 } else { length? } + 1, name))
+    });
+    ends.collect()
+}
+
+#[test]
+fn functions_of_the_compiler_are_short() {
+    let mut all: Vec<(usize, String)> = Vec::new();
+    for path in sources() {
+        let of_compiler = ["crates/vectorize/src", "crates/codegen/src"];
+        if of_compiler
+            .iter()
+            .any(|folder| path.starts_with(root().join(folder)))
+        {
+            let text = read(&path);
+            let named =
+                |(length, name): (usize, &str)| (length, format!("{}: {name}", path.display()));
+            all.extend(functions(&text).into_iter().map(named));
+        }
+    }
+    all.sort_unstable_by(|a, b| b.cmp(a));
+    assert!(all.len() > 1000, "{} functions were found", all.len());
+    let n_long = all
+        .iter()
+        .take_while(|(length, _)| *length > LONG_FUNCTION)
+        .count();
+    assert!(
+        n_long * 100 <= all.len(),
+        "more than one in a hundred functions have over {LONG_FUNCTION} lines: {:#?}",
+        &all[..n_long]
+    );
 }
 
 #[test]
@@ -294,6 +351,7 @@ const ABSENCES: &[Absence] = &[
         words: &["iced_x86"],
         but_in: &[
             "codegen/src/ymm.rs",
+            "codegen/src/lane_shifts.rs",
             "codegen/src/masked.rs",
             "codegen/src/operands.rs",
         ],
