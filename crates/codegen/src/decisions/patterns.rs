@@ -69,6 +69,7 @@ impl<'a> Patterns<'a> {
         let (InstData::IntUnary { .. }
         | InstData::IntBinary { .. }
         | InstData::IntTernary { .. }
+        | InstData::Compare { .. }
         | InstData::Resize { .. }) = data
         else {
             return None;

@@ -1,9 +1,13 @@
-//! Which values are kept in a gang's frame all the time: the fragments of matrices.
+//! Which values are kept in a gang's frame all the time: the fragments of matrices, and beside them
+//! what lanes keep while they wait.
 //!
 //! A product of matrices reads and writes its registers in memory. So what is a factor or a sum of
 //! a product, and parameters that such values reach, has a *home*: a place in the frame that always
 //! holds the value. Waits need not save it, and a sum that goes through a loop is changed in place.
-//! All other values go through variables, from which the register allocator makes what it can.
+//! Code with such products has no registers left for what is used again behind the next wait: that
+//! has a home, too, rather than a place in the frame and another one on the stack, between which
+//! each wait copies it. All other values go through variables, from which the register allocator
+//! makes what it can.
 //!
 //! How: values share a home where none is needed after another one is written, by the lanes' own
 //! control flow: writes of some lanes leave those of others as they are. First the parameters and
@@ -222,6 +226,9 @@ impl Finder<'_> {
             for value in values.filter(|&value| can[value]) {
                 is_candidate[value] = true;
             }
+        }
+        for &value in self.plan.waits.iter().flat_map(|wait| &wait.live) {
+            is_candidate[value] |= can[value];
         }
         // Parameters that such values reach, and what reaches such parameters.
         loop {

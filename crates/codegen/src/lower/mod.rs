@@ -159,6 +159,8 @@ struct Available {
     subword: FxHashMap<ir::Value, Parts>,
     /// Values of this node that are in their homes.
     at_home: FxHashSet<ir::Value>,
+    /// Rows of tiles that were found aligned, and in which lanes.
+    aligned_rows: FxHashMap<ir::Value, u32>,
 }
 
 /// The lanes that run in the node being emitted, and values derived from them.

@@ -28,6 +28,7 @@ impl Lower<'_, '_> {
             ..Alignment::KNOWN
         };
         self.check_alignment(&address, alignment);
+        self.note_aligned_row(row);
     }
 
     /// Stops the CTA if a running lane's address lies outside the arena, or is misaligned. The

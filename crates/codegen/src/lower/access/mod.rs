@@ -3,7 +3,8 @@
 //! * `places`: the tested address of an access; `address`, `bounds`, `exact`: how it is found and
 //!   tested; `faults`: how accesses fail
 //! * `loads`, `stores`: every form of an access, made of `whole`, `memory`, `subword_access`,
-//!   `gathers`, and of `speculated`, where addresses are contiguous as speculated
+//!   `gathers`, and of `speculated`, where addresses are contiguous as speculated; `rows`, where
+//!   they are those of rows of tiles
 //! * `atomics`, `updates`, `cas_loops`, `privatize`: atomics
 //! * `prefetch`: hints
 
@@ -19,6 +20,7 @@ mod memory;
 mod places;
 pub(super) mod prefetch;
 pub(super) mod privatize;
+mod rows;
 mod speculated;
 mod stores;
 mod subword_access;

@@ -224,6 +224,22 @@ impl Lower<'_, '_> {
         speculated.by_quads() && step == Some(speculated.stride())
     }
 
+    /// The addresses of quads that are rows of tiles. Under `memcheck` all lanes' addresses are
+    /// needed.
+    fn rows(&mut self, speculated: &Speculated) -> Option<Vec<cl::Value>> {
+        let &Speculated {
+            space,
+            addr,
+            offset,
+            alignment,
+            ..
+        } = speculated;
+        let fits = space == Space::Shared && alignment.stays(offset) && !self.inputs.memcheck;
+        let is_whole = self.unless_full().is_none();
+        (fits && is_whole && self.is_known(speculated))
+            .then(|| self.rows_of_quads(addr, alignment.bytes))?
+    }
+
     /// Emits `fast` for contiguous lanes if all run, or if inactive lanes may be accessed too; else
     /// `cold` with the lanes' places.
     fn access_speculated(
@@ -233,6 +249,9 @@ impl Lower<'_, '_> {
         fast: impl FnOnce(&mut Self, Extent, i32) -> Vec<cl::Value>,
         cold: impl FnOnce(&mut Self, Place) -> Vec<cl::Value>,
     ) -> Vec<cl::Value> {
+        if let Some(firsts) = self.rows(speculated) {
+            return fast(self, Extent::Quads(firsts), speculated.offset);
+        }
         let stride = speculated.stride();
         let Tested {
             lanes,

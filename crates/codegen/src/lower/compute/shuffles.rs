@@ -19,12 +19,6 @@ fn lane_words(of: impl Fn(u32) -> u32) -> Vec<Vec<u8>> {
 }
 
 impl Lower<'_, '_> {
-    /// The bits of a value in all lanes, if they are known.
-    fn known_lanes(&mut self, value: Value) -> Option<[u64; WARP]> {
-        let runs_whole = self.b.lanes == WARP && self.lane.active.is_none();
-        runs_whole.then(|| self.decided.patterns.known_lanes(value))?
-    }
-
     /// `shfl`: the value and whether the source lane is in range.
     pub(in crate::lower) fn shuffle_lanes(
         &mut self,
