@@ -159,8 +159,9 @@ unsafe fn fetch_together(
     while todo != 0 {
         let lane = todo.trailing_zeros();
         let named = handles(lane);
-        let same = ptxjit_abi::warp_ops::lanes(todo).filter(|&lane| handles(lane) == named);
-        let group = same.fold(0, |group, lane| group | 1 << lane);
+        // PERF: a loop over all lanes, without a branch; those that do not run have any handles.
+        let same = (0..u32::BITS).map(|lane| u32::from(handles(lane) == named) << lane);
+        let group = same.fold(0, |group, lane| group | lane) & todo;
         todo &= !group;
         let mut thread = call.thread(first_thread + lane, loc);
         let bound = Bound::of(fetch, &mut thread, &named).map_err(|fault| (lane, fault))?;

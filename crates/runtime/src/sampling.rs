@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 
 use ptxjit_abi::DEVICE_VALUE_BYTES;
-use ptxjit_device::texture::{Bound, LANES, Level, Texels, fetch_lanes};
+use ptxjit_device::texture::{Bound, LANES, Level, Texels, fetch_lanes, plane};
 use ptxjit_ir::{Color, Fetch, Lod, Type};
 use smallvec::SmallVec;
 
@@ -103,36 +103,63 @@ unsafe fn group_avx2(fetch: &Fetch, bound: &Bound, mask: u32, area: Area) {
 /// As [`fetch`], and the levels that may be read are alive until it returns.
 #[inline(always)]
 unsafe fn group(fetch: &Fetch, bound: &Bound, mask: u32, area: Area) {
+    let image = &bound.texture().image;
+    let open = |level: usize| {
+        let level = &image.levels[level];
+        Window::new(level, image.level_bytes(level))
+    };
+    if let Some(plane) = plane(fetch, bound) {
+        let mut texels = open(0);
+        let read = |args: &[Words], _| plane.read([&args[0], &args[1]], &mut texels);
+        // SAFETY: the caller's promise.
+        return unsafe { by_lanes(fetch, mask, area, read) };
+    }
+    let read = |args: &[Words], live| fetch_lanes(fetch, bound, args, live, open);
+    // SAFETY: the caller's promise.
+    unsafe { by_lanes(fetch, mask, area, read) }
+}
+
+/// Operands behind the handles: layer, coordinates, derivatives, offsets and a reference value.
+const MOST_WORDS: usize = 16;
+
+/// Calls `read` for the lanes of `mask`.
+///
+/// # Safety
+///
+/// As [`fetch`].
+#[inline(always)]
+unsafe fn by_lanes(
+    fetch: &Fetch,
+    mask: u32,
+    area: Area,
+    mut read: impl FnMut(&[Words], [bool; LANES]) -> [Words; 4],
+) {
     let n_handles = 1 + usize::from(fetch.sampler);
     let n_words = fetch.n_words();
     let n_results = match fetch.color {
         Color::PackedHalves => 2,
         Color::Words | Color::Halves => 4,
     };
-    let image = &bound.texture().image;
+    let mut args = [[0; LANES]; MOST_WORDS];
     for first in (0..u32::BITS as usize).step_by(LANES) {
         let some = mask >> first & ((1 << LANES) - 1);
         if some == 0 {
             continue;
         }
-        let live: [bool; LANES] = std::array::from_fn(|lane| some >> lane & 1 != 0);
-        let word = |n: usize| -> Words {
+        for (n, words) in args[..n_words].iter_mut().enumerate() {
+            let from = area.words(n_handles + n, first).cast::<Words>();
             // SAFETY: each value has room for 32 lanes, and any bits are a word.
-            unsafe {
-                area.words(n_handles + n, first)
-                    .cast::<Words>()
-                    .read_unaligned()
-            }
-        };
-        let args: SmallVec<[Words; 6]> = (0..n_words).map(word).collect();
-        let colors = fetch_lanes(fetch, bound, &args, live, |level| {
-            Window::new(
-                &image.levels[level],
-                image.level_bytes(&image.levels[level]),
-            )
-        });
+            *words = unsafe { from.read_unaligned() };
+        }
+        let live: [bool; LANES] = std::array::from_fn(|lane| some >> lane & 1 != 0);
+        let colors = read(&args[..n_words], live);
         for (n, words) in colors.iter().enumerate().take(n_results) {
             let to = area.words(n_handles + n_words + n, first);
+            if some == (1 << LANES) - 1 {
+                // SAFETY: as above.
+                unsafe { to.cast::<Words>().write_unaligned(*words) };
+                continue;
+            }
             for lane in 0..LANES {
                 if live[lane] {
                     // SAFETY: as above.
@@ -166,6 +193,14 @@ impl Window {
             false => self.base,
         }
     }
+
+    /// Whether `size` bytes from each of the offsets on are inside. PERF: without a branch for each
+    /// lane.
+    #[inline(always)]
+    fn have(&self, offsets: &[u64; LANES], size: u64) -> bool {
+        let inside = offsets.iter().map(|&offset| offset + size <= self.len);
+        inside.fold(true, |all, is_inside| all & is_inside)
+    }
 }
 
 // Kernels may write to the elements at the same time, which relaxed loads allow.
@@ -189,5 +224,17 @@ impl Texels for Window {
         let at = self.at(offset, 4) as *mut u32;
         // SAFETY: as above.
         unsafe { AtomicU32::from_ptr(at) }.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn words(&mut self, offsets: &[u64; LANES]) -> [u32; LANES] {
+        if !self.have(offsets, 4) {
+            return offsets.map(|offset| self.word(offset));
+        }
+        offsets.map(|offset| {
+            let at = (self.base + offset) as *mut u32;
+            // SAFETY: as above; all offsets were tested.
+            unsafe { AtomicU32::from_ptr(at) }.load(Ordering::Relaxed)
+        })
     }
 }

@@ -5,9 +5,10 @@
 //! handle lies. [`Registry`] has the objects; they describe images in global memory, and nothing of
 //! them is in memory that kernels can change.
 //!
-//! Reads of textures are worked out for [`LANES`] threads at once ([`fetch_lanes`]), for one thread
-//! with one of them in use.
+//! Reads of textures are worked out for [`LANES`] threads at once ([`fetch_lanes`], and [`Plane`] for
+//! the one that programs make most), for one thread with one of them in use.
 
+mod bilinear;
 mod cube;
 mod object;
 mod query;
@@ -26,6 +27,7 @@ use crate::{Fault, Thread};
 use sample::Site;
 use texel::float_to_half;
 
+pub use bilinear::Plane;
 pub use object::{
     AddressMode, ChannelType, Image, Level, Object, Resource, Sampler, Shape, Surface, Texture,
 };
@@ -218,17 +220,8 @@ fn check_fits(fetch: &Fetch, texture: &Texture) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Reads for [`LANES`] threads: `args` are the operands behind the handles, `live` the threads that
-/// take part, and `open` gives the memory of a level. Gives [`TextureOp::results`], the others
-/// unspecified.
-#[inline(always)]
-pub fn fetch_lanes<T: Texels>(
-    fetch: &Fetch,
-    bound: &Bound,
-    args: &[[u32; LANES]],
-    live: [bool; LANES],
-    open: impl FnMut(usize) -> T,
-) -> [[u32; LANES]; 4] {
+/// What a read works with, for the lanes of `live`.
+fn site<'a>(fetch: &'a Fetch, bound: &'a Bound, live: [bool; LANES]) -> Site<'a> {
     let texture = bound.texture();
     let is_cube = fetch.geometry.n_axes() == 3 && texture.image.shape.n_dims() == 2;
     let mut sampler = match bound.sampler {
@@ -241,12 +234,32 @@ pub fn fetch_lanes<T: Texels>(
     sampler.normalized |= is_cube;
     // Integers are not mixed, whatever a sampler of its own says.
     sampler.linear &= texture.is_float();
-    let site = Site {
+    Site {
         fetch,
         texture,
         sampler,
         live,
-    };
+    }
+}
+
+/// The plane, if a read is one that has a shorter way.
+pub fn plane<'a>(fetch: &'a Fetch, bound: &'a Bound) -> Option<Plane<'a>> {
+    Plane::of(site(fetch, bound, [true; LANES]))
+}
+
+/// Reads for [`LANES`] threads: `args` are the operands behind the handles, `live` the threads that
+/// take part, and `open` gives the memory of a level. Gives [`TextureOp::results`], the others
+/// unspecified.
+#[inline(always)]
+pub fn fetch_lanes<T: Texels>(
+    fetch: &Fetch,
+    bound: &Bound,
+    args: &[[u32; LANES]],
+    live: [bool; LANES],
+    open: impl FnMut(usize) -> T,
+) -> [[u32; LANES]; 4] {
+    let texture = bound.texture();
+    let site = site(fetch, bound, live);
     let words = site.read(args, open);
     match fetch.color {
         Color::Words => words,

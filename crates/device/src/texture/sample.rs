@@ -13,7 +13,7 @@ use super::object::{AddressMode, Image, Level, Resource, Sampler, Shape, Texture
 use super::texel::{Colors, Texels, Words, absent, load};
 
 /// A number for each lane.
-type Numbers = [f64; LANES];
+pub(super) type Numbers = [f64; LANES];
 /// An index for each lane.
 type Indices = [i32; LANES];
 
@@ -448,14 +448,14 @@ fn mix(x: u32, y: u32, weight: f64) -> u32 {
 
 /// Holds a place within the range of indices; what is no number counts as far below.
 #[inline(always)]
-fn hold(place: f64) -> f64 {
+pub(super) fn hold(place: f64) -> f64 {
     let place = if place > -FAR { place } else { -FAR };
     if place < FAR { place } else { FAR }
 }
 
 /// An integral number as an index, held within range.
 #[inline(always)]
-fn to_index(place: f64) -> i32 {
+pub(super) fn to_index(place: f64) -> i32 {
     // The sum has the integer in its lowest bits: 1.5 * 2^52 leaves room for a sign.
     const SHIFT: f64 = 6_755_399_441_055_744.0;
     (hold(place) + SHIFT).to_bits() as i32

@@ -20,6 +20,24 @@ pub trait Texels {
     fn half(&mut self, offset: u64) -> u16;
     /// Four bytes; the offset is a multiple of four.
     fn word(&mut self, offset: u64) -> u32;
+
+    /// Bytes of all lanes.
+    #[inline(always)]
+    fn bytes(&mut self, offsets: &[u64; LANES]) -> [u8; LANES] {
+        offsets.map(|offset| self.byte(offset))
+    }
+
+    /// As `bytes`, for two bytes of each lane.
+    #[inline(always)]
+    fn halves(&mut self, offsets: &[u64; LANES]) -> [u16; LANES] {
+        offsets.map(|offset| self.half(offset))
+    }
+
+    /// As `bytes`, for four bytes of each lane.
+    #[inline(always)]
+    fn words(&mut self, offsets: &[u64; LANES]) -> [u32; LANES] {
+        offsets.map(|offset| self.word(offset))
+    }
 }
 
 /// What stands for channels that an image does not have: 0, 0 and 1.
