@@ -1,5 +1,5 @@
-# Triton's source of mma_bf16.ptx and mma_s8.ptx: products of row-major matrices on the tensor cores of sm_80, where pointers and
-# strides are multiples of 16. `python matmul.py FOLDER` writes both there.
+# Triton's source of mma_bf16.ptx, mma_s8.ptx and mma_fp8.ptx: products of row-major matrices on the tensor cores of sm_80, and
+# of sm_89 for e4m3, where pointers and strides are multiples of 16. `python matmul.py FOLDER` writes them there.
 import sys
 
 import triton
@@ -17,8 +17,8 @@ def matmul(a, b, c, m, n, k, stride_a, stride_b, stride_c, BM: tl.constexpr, BN:
     at_b = b + steps[:, None] * stride_b + columns[None, :]
     sums = tl.zeros([BM, BN], SUM)
     for done in range(0, k, BK):
-        x = tl.load(at_a, mask=(rows[:, None] < m) & (steps[None, :] + done < k), other=0)
-        y = tl.load(at_b, mask=(steps[:, None] + done < k) & (columns[None, :] < n), other=0)
+        x = tl.load(at_a, mask=(rows[:, None] < m) & (steps[None, :] + done < k), other=0.0)
+        y = tl.load(at_b, mask=(steps[:, None] + done < k) & (columns[None, :] < n), other=0.0)
         sums = tl.dot(x, y, sums, out_dtype=SUM)
         at_a += BK
         at_b += BK * stride_b
@@ -26,7 +26,8 @@ def matmul(a, b, c, m, n, k, stride_a, stride_b, stride_c, BM: tl.constexpr, BN:
     tl.store(at_c, sums, mask=(rows[:, None] < m) & (columns[None, :] < n))
 
 
-for name, element, total in [("mma_bf16", "bf16", tl.float32), ("mma_s8", "i8", tl.int32)]:
+triton.knobs.compilation.disable_line_info = True
+for name, element, total, arch in [("mma_bf16", "bf16", tl.float32, 80), ("mma_s8", "i8", tl.int32, 80), ("mma_fp8", "fp8e4nv", tl.float32, 89)]:
     pointers = {"a": "*" + element, "b": "*" + element, "c": "*i32" if total == tl.int32 else "*fp32"}
     numbers = dict.fromkeys(["m", "n", "k", "stride_a", "stride_b", "stride_c"], "i32")
     chosen = {"BM": 64, "BN": 64, "BK": 32, "SUM": total}
@@ -37,7 +38,7 @@ for name, element, total in [("mma_bf16", "bf16", tl.float32), ("mma_s8", "i8", 
         attrs={(number,): [["tt.divisibility", 16]] for number in range(9)},
     )
     options = {"num_warps": 4, "num_stages": 3}
-    kernel = triton.compile(source, target=GPUTarget("cuda", 80, 32), options=options)
+    kernel = triton.compile(source, target=GPUTarget("cuda", arch, 32), options=options)
     print(name, kernel.metadata.shared, "bytes of shared memory")
     with open(f"{sys.argv[1]}/{name}.ptx", "w") as file:
         file.write(kernel.asm["ptx"])

@@ -74,6 +74,63 @@ static void matmul_bf16(const uint16_t *a, const uint16_t *b, float *c, int m, i
 }
 ENTRY(mma_bf16) { matmul_bf16(a[0].p, a[1].p, a[2].p, a[3].i, a[4].i, a[5].i); }
 
+// The values of all bytes of e4m3, of which both matrices are converted as above.
+static void matmul_fp8(const uint8_t *a, const uint8_t *b, float *c, int m, int n, int k)
+{
+    float values[256];
+    for (int byte = 0; byte < 256; byte++) {
+        int exponent = byte >> 3 & 15, mantissa = byte & 7;
+        float value = exponent == 0 ? ldexpf(mantissa, -9) : ldexpf(8 + mantissa, exponent - 10);
+        values[byte] = (byte & 0x7f) == 0x7f ? NAN : byte < 128 ? value : -value;
+    }
+    float *x = malloc(sizeof(float) * (size_t)m * k), *y = malloc(sizeof(float) * (size_t)k * n);
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < (size_t)m * k; i++) x[i] = values[a[i]];
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < (size_t)k * n; i++) y[i] = values[b[i]];
+    sgemm_rows4(m, n, k, x, y, c);
+    free(x);
+    free(y);
+}
+ENTRY(mma_fp8) { matmul_fp8(a[0].p, a[1].p, a[2].p, a[3].i, a[4].i, a[5].i); }
+
+// Row by row of q; k is transposed before, so that the loops over rows of k are ones of vectors.
+enum { HEAD = 64 };
+static void attention_head(const _Float16 *q, const _Float16 *k, const _Float16 *v, float *out, int n, float scale)
+{
+    float *columns = malloc(sizeof(float) * HEAD * (size_t)n), *values = malloc(sizeof(float) * HEAD * (size_t)n);
+    for (int j = 0; j < n; j++)
+        for (int d = 0; d < HEAD; d++) {
+            columns[(size_t)d * n + j] = k[(size_t)j * HEAD + d];
+            values[(size_t)j * HEAD + d] = v[(size_t)j * HEAD + d];
+        }
+#pragma omp parallel for schedule(static)
+    for (int i = 0; i < n; i++) {
+        float scores[n], sums[HEAD] = {0}, greatest = -INFINITY, total = 0;
+        memset(scores, 0, sizeof scores);
+        for (int d = 0; d < HEAD; d++) {
+            float s = q[(size_t)i * HEAD + d];
+            for (int j = 0; j < n; j++) scores[j] += s * columns[(size_t)d * n + j];
+        }
+        for (int j = 0; j < n; j++) greatest = fmaxf(greatest, scores[j] * scale);
+        for (int j = 0; j < n; j++) {
+            float weight = exp2f(scores[j] * scale - greatest);
+            total += weight;
+            for (int d = 0; d < HEAD; d++) sums[d] += weight * values[(size_t)j * HEAD + d];
+        }
+        for (int d = 0; d < HEAD; d++) out[(size_t)i * HEAD + d] = sums[d] / total;
+    }
+    free(columns);
+    free(values);
+}
+ENTRY(attention)
+{
+    size_t size = (size_t)a[4].i * HEAD;
+    const _Float16 *q = a[0].p, *k = a[1].p, *v = a[2].p;
+    for (size_t head = 0; head < 4; head++)
+        attention_head(q + head * size, k + head * size, v + head * size, (float *)a[3].p + head * size, a[4].i, a[5].f);
+}
+
 // Two rows of b at a time, whose products are added in 32 bits.
 static void matmul_s8(const int8_t *restrict a, const int8_t *restrict b, int32_t *restrict c, int m, int n, int k)
 {

@@ -1,6 +1,8 @@
 // Kernels that mostly move data.
 #include "native.h"
 
+#include <stdlib.h>
+
 static void saxpy(int n, float alpha, const float *x, float *y)
 {
 #pragma omp parallel for simd schedule(static)
@@ -157,3 +159,33 @@ static void copy(const float *in, float *out, size_t n)
     for (size_t at = 0; at < n; at += PIECE) memcpy(out + at, in + at, sizeof(float) * PIECE);
 }
 ENTRY(tma_copy) { copy(a[0].p, a[1].p, (size_t)a[2].i * a[3].i * 64 * 64); }
+
+// What all rows need of the columns is computed before.
+static void bilinear(const float *in, float *out, int width, int height, float step_x, float step_y)
+{
+    enum { IN = 1024 };
+    int *left = malloc(sizeof(int) * 2 * (size_t)width), *right = left + width;
+    float *weight = malloc(sizeof(float) * (size_t)width);
+    for (int x = 0; x < width; x++) {
+        float at = (x + 0.5f) * step_x - 0.5f, floor_at = floorf(at);
+        int l = (int)floor_at, r = l + 1;
+        left[x] = l < 0 ? 0 : l >= IN ? IN - 1 : l;
+        right[x] = r < 0 ? 0 : r >= IN ? IN - 1 : r;
+        weight[x] = at - floor_at;
+    }
+#pragma omp parallel for schedule(static)
+    for (int y = 0; y < height; y++) {
+        float at = (y + 0.5f) * step_y - 0.5f, floor_at = floorf(at), down = at - floor_at;
+        int t = (int)floor_at, b = t + 1;
+        const float *top = in + (size_t)(t < 0 ? 0 : t >= IN ? IN - 1 : t) * IN;
+        const float *bottom = in + (size_t)(b < 0 ? 0 : b >= IN ? IN - 1 : b) * IN;
+        for (int x = 0; x < width; x++) {
+            float above = top[left[x]] + weight[x] * (top[right[x]] - top[left[x]]);
+            float below = bottom[left[x]] + weight[x] * (bottom[right[x]] - bottom[left[x]]);
+            out[(size_t)y * width + x] = above + down * (below - above);
+        }
+    }
+    free(left);
+    free(weight);
+}
+ENTRY(bilinear) { bilinear(a[0].p, a[1].p, a[2].i, a[3].i, a[4].f, a[5].f); }

@@ -2,6 +2,7 @@
 //!
 //! The arguments of the native version are those of the kernel in the same order (`native/*.c`).
 
+pub(crate) mod products;
 pub(crate) mod varied;
 
 /// The kernels of `kernels/varied.cu`, or those that ptxjit was tuned by.
@@ -45,6 +46,8 @@ pub(crate) enum Dtype {
     F32,
     F64,
     Bf16,
+    F16,
+    E4m3,
     S8,
     S32,
     U8,
@@ -112,9 +115,15 @@ pub(crate) enum ArgSpec {
         width: u64,
         height: u64,
     },
+    /// A texture of a buffer of f32 with linear filtering; the native version gets the buffer.
+    Texture {
+        buffer: usize,
+        width: u32,
+        height: u32,
+    },
 }
 
-use ArgSpec::{Buf, F32, F64, I32, Map, U32, U64};
+use ArgSpec::{Buf, F32, F64, I32, Map, Texture, U32, U64};
 
 const fn input(dtype: Dtype, count: usize, seed: u64, lo: f64, hi: f64) -> BufferSpec {
     let init = Init::Random { seed, lo, hi };
@@ -165,27 +174,17 @@ const fn matrix(buffer: usize) -> ArgSpec {
 
 macro_rules! ptx {
     ($name:literal) => {
-        include_str!(concat!("../kernels/", $name, ".ptx"))
+        include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/kernels/",
+            $name,
+            ".ptx"
+        ))
     };
 }
+use ptx;
 
 const MIB: usize = 1 << 20;
-
-/// Three square matrices, their sizes, the lengths of their rows, and two pointers to memory that
-/// Triton's kernels may ask for.
-const MATMUL: &[ArgSpec] = &[
-    Buf(0),
-    Buf(1),
-    Buf(2),
-    I32(1024),
-    I32(1024),
-    I32(1024),
-    I32(1024),
-    I32(1024),
-    I32(1024),
-    U64(0),
-    U64(0),
-];
 
 const SPARSE: usize = MIB;
 
@@ -220,6 +219,33 @@ pub(crate) const CASES: &[Case] = &[
         shared: 0,
         args: &[matrix(0), matrix(1), I32(128), I32(64), I32(32)],
         work: Work::Bytes((8 * 32) << 20),
+    },
+    Case {
+        name: "bilinear",
+        ptx: ptx!("bilinear"),
+        kernel: "bilinear",
+        buffers: &[
+            input(Dtype::F32, MIB, 121, 0.0, 1.0),
+            // Textures weight in steps of 1/256.
+            output(Dtype::F32, 1536 * 1536, close(0.0, 5e-3)),
+        ],
+        grid: [48, 192, 1],
+        block: [32, 8, 1],
+        shared: 0,
+        args: &[
+            Texture {
+                buffer: 0,
+                width: 1024,
+                height: 1024,
+            },
+            Buf(1),
+            I32(1536),
+            I32(1536),
+            F32(1024.0 / 1536.0),
+            F32(1024.0 / 1536.0),
+        ],
+        // Pixels.
+        work: Work::Ops(1536 * 1536),
     },
     Case {
         name: "stencil2d",
@@ -419,36 +445,10 @@ pub(crate) const CASES: &[Case] = &[
         args: &[I32(1024), I32(1024), I32(1024), Buf(0), Buf(1), Buf(2)],
         work: Work::Ops(2 << 30),
     },
-    Case {
-        name: "mma_bf16",
-        ptx: ptx!("mma_bf16"),
-        kernel: "matmul",
-        buffers: &[
-            input(Dtype::Bf16, MIB, 57, -1.0, 1.0),
-            input(Dtype::Bf16, MIB, 58, -1.0, 1.0),
-            output(Dtype::F32, MIB, close(1e-4, 1e-3)),
-        ],
-        grid: [16, 16, 1],
-        block: [128, 1, 1],
-        shared: 16384,
-        args: MATMUL,
-        work: Work::Ops(2 << 30),
-    },
-    Case {
-        name: "mma_s8",
-        ptx: ptx!("mma_s8"),
-        kernel: "matmul",
-        buffers: &[
-            input(Dtype::S8, MIB, 59, -128.0, 128.0),
-            input(Dtype::S8, MIB, 60, -128.0, 128.0),
-            output(Dtype::S32, MIB, Check::Exact),
-        ],
-        grid: [16, 16, 1],
-        block: [128, 1, 1],
-        shared: 8192,
-        args: MATMUL,
-        work: Work::Ops(2 << 30),
-    },
+    products::MMA_BF16,
+    products::MMA_S8,
+    products::MMA_FP8,
+    products::ATTENTION,
     Case {
         name: "nbody",
         ptx: ptx!("nbody"),

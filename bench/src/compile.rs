@@ -8,7 +8,7 @@ use ptxjit::{Buffer, CompileStages, Device, Module, Options};
 use serde_json::{Value, json};
 
 use crate::cases::{CASES, Case};
-use crate::race;
+use crate::{data, race};
 
 /// One compilation, from the text on.
 struct Profile {
@@ -110,7 +110,10 @@ pub(crate) fn run(
 fn profile(case: &Case, options: &Options) -> Result<Profile> {
     let device = Device::new()?;
     // Contents do not matter: nothing is launched.
-    let buffers = case.buffers.iter().map(|_| device.alloc::<u64>(1));
+    let buffers = case
+        .buffers
+        .iter()
+        .map(|spec| device.alloc::<u64>(data::words(spec)));
     let buffers: Vec<Buffer<u64>> = buffers.collect::<Result<_, _>>()?;
     let start = Instant::now();
     let module = Module::from_source(&device, case.name, case.ptx)?;
@@ -118,7 +121,7 @@ fn profile(case: &Case, options: &Options) -> Result<Profile> {
     let start = Instant::now();
     let kernel = module.kernel(case.kernel)?;
     let parse = start.elapsed();
-    let prepared = race::prepare(case, &kernel, &buffers, options)?;
+    let prepared = race::prepare(case, (&device, &kernel), &buffers, options)?;
     let stages = prepared.stages().context("it was compiled before")?;
     let code = stages.vectorize + stages.lower + stages.select + stages.regalloc + stages.link;
     Ok(Profile {

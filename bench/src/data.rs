@@ -8,8 +8,8 @@ use crate::cases::{BufferSpec, Check, Dtype, Init, ROW};
 impl Dtype {
     fn size(self) -> usize {
         match self {
-            Dtype::U8 | Dtype::S8 => 1,
-            Dtype::U16 | Dtype::Bf16 => 2,
+            Dtype::U8 | Dtype::S8 | Dtype::E4m3 => 1,
+            Dtype::U16 | Dtype::Bf16 | Dtype::F16 => 2,
             Dtype::F32 | Dtype::U32 | Dtype::S32 => 4,
             Dtype::F64 | Dtype::U64 => 8,
         }
@@ -32,6 +32,8 @@ impl Dtype {
             Dtype::F32 => f64::from(f32::from_bits(bits as u32)),
             Dtype::F64 => f64::from_bits(bits),
             Dtype::Bf16 => f64::from(f32::from_bits((bits as u32) << 16)),
+            Dtype::F16 => widen(bits, (5, 10)),
+            Dtype::E4m3 => widen(bits, (4, 3)),
             Dtype::S8 => f64::from(bits as i8),
             Dtype::S32 => f64::from(bits as i32),
             Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => bits as f64,
@@ -77,6 +79,8 @@ fn element(spec: &BufferSpec, idx: u64) -> u64 {
             Dtype::F32 => u64::from(real(seed, idx, [lo, hi]).to_bits()),
             Dtype::F64 => f64::from(real(seed, idx, [lo, hi])).to_bits(),
             Dtype::Bf16 => u64::from(real(seed, idx, [lo, hi]).to_bits() >> 16),
+            Dtype::F16 => narrow(real(seed, idx, [lo, hi]), (5, 10)),
+            Dtype::E4m3 => narrow(real(seed, idx, [lo, hi]), (4, 3)),
             Dtype::S8 | Dtype::S32 => {
                 let size = 8 * spec.dtype.size();
                 let value = lo as i64 + (mix(seed, idx) >> 11) as i64 % (hi - lo) as i64;
@@ -107,6 +111,35 @@ fn element(spec: &BufferSpec, idx: u64) -> u64 {
 fn real(seed: u64, idx: u64, [lo, hi]: [f64; 2]) -> f32 {
     let unit = (mix(seed, idx) >> 40) as f64 / f64::from(1 << 24);
     (lo + (hi - lo) * unit) as f32
+}
+
+/// A float with these bits of exponent and mantissa, toward zero; of denormals, zero. `x` is small
+/// enough for the format.
+fn narrow(x: f32, (exponent, mantissa): (u32, u32)) -> u64 {
+    let bits = x.to_bits();
+    let sign = bits >> 31 << (exponent + mantissa);
+    let lowered = (bits & 0x7fff_ffff).saturating_sub((127 - bias(exponent)) << 23);
+    let magnitude = match lowered >> 23 {
+        0 => 0,
+        _ => lowered >> (23 - mantissa),
+    };
+    u64::from(sign | magnitude)
+}
+
+/// The opposite, of normal numbers and zero.
+fn widen(bits: u64, (exponent, mantissa): (u32, u32)) -> f64 {
+    let bits = bits as u32;
+    let magnitude = bits & ((1 << (exponent + mantissa)) - 1);
+    let raised = match magnitude {
+        0 => 0,
+        _ => (magnitude << (23 - mantissa)) + ((127 - bias(exponent)) << 23),
+    };
+    let sign = bits >> (exponent + mantissa) << 31;
+    f64::from(f32::from_bits(sign | raised))
+}
+
+fn bias(exponent: u32) -> u32 {
+    (1 << (exponent - 1)) - 1
 }
 
 /// Whether `got` is what the native version computed, and if not, a message about it.
@@ -172,6 +205,23 @@ mod tests {
                 format!("1 of 9 elements differ, first at {idx}: 0 and natively 1")
             );
         }
+    }
+
+    #[test]
+    fn small_floats_are_the_numbers_that_they_stand_for() {
+        let f16 = [
+            (1.0, 0x3c00),
+            (-0.5, 0xb800),
+            (0.333, 0x3553),
+            (1e-6, 0x0000),
+        ];
+        for (x, bits) in f16 {
+            assert_eq!(narrow(x, (5, 10)), bits, "{x}");
+        }
+        assert_eq!(narrow(-1.2, (4, 3)), 0xb9);
+        assert_eq!(widen(0xb9, (4, 3)), -1.125);
+        assert_eq!(widen(0x3553, (5, 10)), 0.332_763_671_875);
+        assert_eq!(widen(0x8000, (5, 10)), 0.0);
     }
 
     #[test]

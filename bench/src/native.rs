@@ -72,7 +72,9 @@ impl Native {
     /// Runs the native version of `case` on `buffers`.
     pub(crate) fn run(&self, case: &Case, buffers: &mut [Vec<u64>]) -> Result<()> {
         let mut pack = |arg: &ArgSpec| match *arg {
-            ArgSpec::Buf(idx) | ArgSpec::Map { buffer: idx, .. } => {
+            ArgSpec::Buf(idx)
+            | ArgSpec::Map { buffer: idx, .. }
+            | ArgSpec::Texture { buffer: idx, .. } => {
                 buffers[idx].as_mut_ptr().expose_provenance() as u64
             }
             ArgSpec::I32(value) => i64::from(value) as u64,

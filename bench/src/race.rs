@@ -3,7 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use ptxjit::{Buffer, Device, ElementType, Module, Options, Prepared, TensorMap};
+use ptxjit::{
+    Buffer, ChannelType, Device, ElementType, Image, Kernel, Module, Options, Prepared, TensorMap,
+    Texture,
+};
 
 use crate::cases::{ArgSpec, Case, Init, Role};
 use crate::data;
@@ -69,7 +72,7 @@ pub(crate) fn run(
         .iter()
         .map(|words| device.alloc_from(words))
         .collect::<Result<_, _>>()?;
-    let prepared = prepare(case, &kernel, &buffers, options)?;
+    let prepared = prepare(case, (&device, &kernel), &buffers, options)?;
     let mut host = init.clone();
     let mut outcome = Outcome {
         gang: prepared.gang(),
@@ -120,7 +123,7 @@ fn timed(native: Option<&Native>, work: impl FnOnce() -> Result<()>) -> Result<(
 
 pub(crate) fn prepare(
     case: &Case,
-    kernel: &ptxjit::Kernel,
+    (device, kernel): (&Device, &Kernel),
     buffers: &[Buffer<u64>],
     options: &Options,
 ) -> Result<Prepared> {
@@ -153,6 +156,16 @@ pub(crate) fn prepare(
                     &[64, 64],
                 );
                 launch.uses(buffer).arg(&map.encode()?)
+            }
+            ArgSpec::Texture {
+                buffer,
+                width,
+                height,
+            } => {
+                let image = Image::new(ChannelType::F32, 1, &[width, height])
+                    .pitch(4 * u64::from(width))
+                    .in_buffer(device, &buffers[buffer], 0)?;
+                launch.arg(&Texture::new(&image).linear(true).build()?)
             }
         };
     }

@@ -88,7 +88,7 @@ fn of_case(case: &Case, options: &Options, rounds: usize) -> Result<Vec<Times>> 
         options.timeout = Some(LIMIT);
         options.sanitize = checks(list);
         options.coverage = (list == "coverage").then(Coverage::of_threads);
-        let prepared = prepare(case, &kernel, &buffers, &options)?;
+        let prepared = prepare(case, (&device, &kernel), &buffers, &options)?;
         let times = Times {
             best: Some(f64::INFINITY),
             is_proven: false,
