@@ -114,7 +114,7 @@ fn functions(text: &str) -> Vec<(usize, &str)> {
     });
     let ends = starts.filter_map(|(at, indent, name)| {
         let is_end = |line: &&str| line.strip_prefix(indent) == Some("}");
-        let length = lines[at..].iter().position(|line| is_end(line));
+        let length = lines[at..].iter().position(is_end);
         let is_on_one_line = lines[at].ends_with('}');
         Some((if is_on_one_line { 0 } else { length? } + 1, name))
     });
