@@ -1,5 +1,6 @@
-# Triton's source of attention.ptx: softmax(q k^T * scale) v of f16 with sums of f32, by blocks of 64 rows of q and 64 of k, for heads of
-# 64 columns that lie one after the other. `python attention.py FOLDER` writes it there.
+# Triton's source of attention.ptx: softmax(q k^T * scale) v of f16 with sums of f32, by blocks of
+# 64 rows of q and 64 of k, for heads of 64 columns that are contiguous. `python attention.py
+# FOLDER` writes it there.
 import sys
 
 import triton

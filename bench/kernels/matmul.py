@@ -1,5 +1,6 @@
-# Triton's source of mma_bf16.ptx, mma_s8.ptx and mma_fp8.ptx: products of row-major matrices on the tensor cores of sm_80, and
-# of sm_89 for e4m3, where pointers and strides are multiples of 16. `python matmul.py FOLDER` writes them there.
+# Triton's source of mma_bf16.ptx, mma_s8.ptx and mma_fp8.ptx: products of row-major matrices on the
+# tensor cores of sm_80, and of sm_89 for e4m3, where pointers and strides are multiples of 16.
+# `python matmul.py FOLDER` writes them there.
 import sys
 
 import triton

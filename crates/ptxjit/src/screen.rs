@@ -50,8 +50,8 @@ const PAD: u64 = 64;
 /// Bytes of the flag, and what tables are aligned to.
 const PAGE: u64 = 4096;
 
-/// Launches whose bounds were not proven, one after the other, until no more proofs of them are
-/// tried: a kernel whose addresses come from memory is proven in no launch.
+/// Consecutive launches of a kernel whose bounds were not proven until no more proofs are tried: a
+/// kernel whose addresses come from memory is proven in no launch.
 const MOST_UNPROVEN: u32 = 8;
 
 /// What a launch with checks of memory takes at least if a proof is to be tried for the next one of

@@ -1,5 +1,5 @@
-//! Flow analysis for a plan: of the function as it is, and once more with the loops that lanes run
-//! one after the other, which are chosen by what was found.
+//! Flow analysis for a plan: of the function as it is, and again with the loops that lanes run
+//! serially, which are chosen by what was found.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Value};
@@ -45,7 +45,7 @@ pub(crate) struct Found {
 }
 
 impl Flows<'_> {
-    /// Analyzes the function, and once more with the loops that lanes run one after the other.
+    /// Analyzes the function, and again with the loops that lanes run serially.
     pub(crate) fn run(
         &self,
         func: &mut Function,

@@ -248,10 +248,6 @@ impl Emitter<'_> {
     }
 
     /// A sum, a difference, a product or a quotient, rounded to the nearest.
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "the caller admits no others"
-    )]
     fn arithmetic(
         &mut self,
         op: FloatBinaryOp,
@@ -270,19 +266,24 @@ impl Emitter<'_> {
                 if self.flushes_itself(fmt, ftz) =>
             {
                 let quotient = self.flushed_quotient(x, y);
-                return match op {
-                    FloatBinaryOp::DivApprox => self.approximate_quotient(x, y, quotient),
-                    _ => quotient,
+                return if op == FloatBinaryOp::DivApprox {
+                    self.approximate_quotient(x, y, quotient)
+                } else {
+                    quotient
                 };
             }
             FloatBinaryOp::Add => self.ins().fadd(x, y),
             FloatBinaryOp::Sub => self.ins().fsub(x, y),
             FloatBinaryOp::Mul => self.ins().fmul(x, y),
             FloatBinaryOp::Div | FloatBinaryOp::DivFull => self.ins().fdiv(x, y),
-            _ => {
+            FloatBinaryOp::DivApprox => {
                 let quotient = self.ins().fdiv(x, y);
                 self.approximate_quotient(x, y, quotient)
             }
+            FloatBinaryOp::Min
+            | FloatBinaryOp::Max
+            | FloatBinaryOp::MinNan
+            | FloatBinaryOp::MaxNan => unreachable!("the caller admits no others"),
         };
         self.flush(fmt, ftz, z)
     }

@@ -24,7 +24,7 @@ const LEAST_BITS: u32 = 40;
 const FIRST_TAG: u32 = 2;
 
 /// By how much more than all live allocations take the end of these may move on before tables of
-/// what was freed are given back. Then the next launch touches its tables anew.
+/// what was freed are given back. Then the next launch touches its tables again.
 const MOST_MOVED: u64 = 64 << 20;
 
 /// What is known of an arena's tables.
