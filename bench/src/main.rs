@@ -81,6 +81,9 @@ enum Command {
         /// Threads of the host; all if not given.
         #[arg(long)]
         threads: Option<usize>,
+        /// What a first launch takes beyond a later one, instead of launches.
+        #[arg(long)]
+        compile: bool,
     },
     /// One measurement of `frontend`; without a kernel, of checking the module.
     #[command(hide = true)]
@@ -149,6 +152,7 @@ fn main() -> Result<()> {
             filter,
             varied,
             threads,
+            compile,
         }) => {
             ensure!(rounds > 0, "there must be a round");
             let mut options = Options::default();
@@ -156,7 +160,12 @@ fn main() -> Result<()> {
             options.eager = true;
             let chosen = cases::of(varied).iter();
             let chosen: Vec<_> = chosen.filter(|case| case.name.contains(&filter)).collect();
-            sanitizers::run(&chosen, &options, rounds, &mut std::io::stdout())
+            let run = if compile {
+                sanitizers::run_compile
+            } else {
+                sanitizers::run
+            };
+            run(&chosen, &options, rounds, &mut std::io::stdout())
         }
         Some(Command::Probe { module, kernel }) => {
             let numbers = match kernel {

@@ -257,7 +257,7 @@ impl Launch {
         }
         let code = match self.actual_engine() {
             Engine::Jit => {
-                let variant = self.variant(limit)?;
+                let variant = self.likely_variant(&params, limit)?;
                 let got = self.kernel.variant(&variant, self.baseline(), limit)?;
                 let desc = self.desc(&variant, &got.code, params.clone())?;
                 Code::Jit(variant, got, Box::new(desc))
@@ -340,6 +340,14 @@ impl Launch {
         let mut variant = Variant::new(kernel, options, grid, block, cluster, is_tiny, limit)?;
         // Addresses outside of the arena are in no map.
         variant.foreign = self.wants_foreign() || (variant.memcheck && self.open_memory);
+        Ok(variant)
+    }
+
+    /// The form of the code that the next run needs: one without checks if the run is proven as
+    /// things are. Code with checks is compiled once a run is not proven.
+    fn likely_variant(&self, params: &[u8], limit: Limit) -> Result<Variant, Error> {
+        let mut variant = self.variant(limit)?;
+        variant.memcheck &= !(self.may_gain_by_proof() && self.is_proven(params, limit)?);
         Ok(variant)
     }
 
@@ -620,7 +628,13 @@ impl Prepared {
                     false => None,
                 };
                 is_proven = proven.is_some();
-                proven.unwrap_or_else(|| self.run_compiled(variant, got, desc))
+                match proven {
+                    Some(result) => result,
+                    None if self.launch.options.memcheck && !variant.memcheck => {
+                        self.run_with_checks()?
+                    }
+                    None => self.run_compiled(variant, got, desc),
+                }
             }
             Code::Interp(program) => {
                 let start = Instant::now();
@@ -669,6 +683,16 @@ impl Prepared {
         self.launch.report.extend(found);
         let stats = self.stats(result?, is_proven);
         Ok(LaunchStats { is_proven, ..stats })
+    }
+
+    /// Runs the launch with checks of memory in its code, though it was prepared without.
+    fn run_with_checks(&self) -> Result<Result<Duration, Cause>, Error> {
+        let limit = Limit::start(self.launch.options.timeout);
+        let variant = self.launch.variant(limit)?;
+        let (kernel, baseline) = (&self.launch.kernel, self.launch.baseline());
+        let got = kernel.variant(&variant, baseline, limit)?;
+        let desc = self.launch.desc(&variant, &got.code, self.params.clone())?;
+        Ok(self.run_compiled(&variant, &got, &desc))
     }
 
     fn run_compiled(
@@ -740,7 +764,7 @@ impl Prepared {
             self.screen = launch.ready_to_screen(limit)?;
             return Ok(());
         };
-        let wanted = launch.variant(limit)?;
+        let wanted = launch.likely_variant(&self.params, limit)?;
         if *variant != wanted {
             let start = Instant::now();
             *got = launch.kernel.variant(&wanted, launch.baseline(), limit)?;

@@ -375,11 +375,27 @@ impl Launch {
         &self,
         params: &[u8],
     ) -> Result<Option<Result<Duration, Cause>>, Error> {
+        let start = Instant::now();
         let limit = Limit::start(self.options.timeout);
+        let Some((ready, needs)) = self.proven(params, limit)? else {
+            return Ok(None);
+        };
+        let proving = start.elapsed();
+        let ran = self.run_plain(&ready, (&needs, limit), params)?;
+        Ok(Some(ran.map(|time| time + proving)))
+    }
+
+    /// Whether it is proven that the launch has nothing to find, with memory as it is now.
+    pub(crate) fn is_proven(&self, params: &[u8], limit: Limit) -> Result<bool, Error> {
+        Ok(self.proven(params, limit)?.is_some())
+    }
+
+    /// The proof that the launch has nothing to find; none if there is no such proof, or if none is
+    /// tried any more.
+    fn proven(&self, params: &[u8], limit: Limit) -> Result<Option<(Ready, Arc<Needs>)>, Error> {
         let Some(ready) = self.screen(limit)? else {
             return Ok(None);
         };
-        let start = Instant::now();
         let n_unproven = &ready.screen.n_unproven;
         if n_unproven.load(Ordering::Relaxed) >= MOST_UNPROVEN {
             return Ok(None);
@@ -393,9 +409,7 @@ impl Launch {
             return Ok(None);
         };
         n_unproven.store(0, Ordering::Relaxed);
-        let proving = start.elapsed();
-        let ran = self.run_plain(&ready, (&needs, limit), params)?;
-        Ok(Some(ran.map(|time| time + proving)))
+        Ok(Some((ready, needs)))
     }
 
     /// The addresses of variables in device memory, and offsets of those in constant memory. None

@@ -82,3 +82,31 @@ fn misaligned_accesses_are_not_proven() {
         assert!(message.contains("misaligned"), "gang {gang}: {message}");
     }
 }
+
+#[test]
+fn prepared_launches_check_once_they_are_not_proven() {
+    let text = text("st.global.b32 [%own], %t;");
+    for gang in GANGS {
+        let device = Device::new().unwrap();
+        let data = device.alloc::<u32>(ALL as usize).unwrap();
+        let short = device.alloc::<u32>(ALL as usize - 1).unwrap();
+        let module = Module::from_source(&device, "memory.ptx", &text).unwrap();
+        let launch = module.only_kernel().unwrap().launch();
+        let launch = launch.grid([BLOCKS, 1, 1]).block([THREADS, 1, 1]);
+        let launch = launch.arg(&data).arg(&data).arg(ALL).arg(0_u64);
+        let mut prepared = launch.gang(gang).memcheck(true).prepare().unwrap();
+        assert!(prepared.run().unwrap().is_proven, "gang {gang}");
+        let block = |buffer: &Buffer<u32>| {
+            let addr = buffer.address().to_le_bytes();
+            let n = u64::from(ALL).to_le_bytes();
+            [addr, addr, n, [0; 8]].concat()
+        };
+        prepared.set_param_block(&block(&short)).unwrap();
+        let message = prepared.run().unwrap_err().to_string();
+        let last = format!("CTA ({}, 0, 0), thread ({}, 0, 0)", BLOCKS - 1, THREADS - 1);
+        assert!(message.contains(&last), "gang {gang}: {message}");
+        prepared.set_param_block(&block(&data)).unwrap();
+        assert!(prepared.run().unwrap().is_proven, "gang {gang}");
+        assert!((0..ALL).eq(data.read().unwrap()), "gang {gang}");
+    }
+}
