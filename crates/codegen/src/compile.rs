@@ -222,7 +222,6 @@ fn object_of(
     if gang > 1 && !options.goes_on {
         limits::check_pending(&plan)?;
     }
-    limits::check_places(&func.function, &plan)?;
     limits::check_waits(&plan)?;
     plan.forget_waits(&decisions::mask_classes::met_by_all(&func.function, &plan));
     let space_of = |var: ir::VarId| {

@@ -58,6 +58,9 @@ pub(crate) struct Decisions<'a> {
     pub slots: Slots,
     /// How each node is emitted.
     pub forms: Vec<NodeForm>,
+    /// Values that variables carry: parameters, and those used in a node that does not
+    /// [continue](Decisions::continues) the one that defines them.
+    pub crosses: SecondaryMap<Value, bool>,
 }
 
 /// What holds in a piece of code beside what the plan proves.
@@ -130,9 +133,11 @@ pub(crate) fn of<'a>(inputs: &'a Inputs<'a>) -> (Decisions<'a>, Frame) {
         counted,
         in_bits,
         forms: Vec::new(),
+        crosses: SecondaryMap::new(),
     };
     let n_nodes = plan.order.nodes.len();
     decided.forms = (0..n_nodes).map(|pos| decided.form(pos)).collect();
+    decided.crosses = decided.crossing();
     (decided, frame)
 }
 

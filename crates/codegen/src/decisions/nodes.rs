@@ -1,5 +1,6 @@
 //! How each node is emitted.
 
+use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
     Block, FloatMode, FloatUnaryOp, Inst, InstData, MemSem, Round, Space, Terminator, Value,
 };
@@ -97,6 +98,43 @@ impl<'a> Decisions<'a> {
             && self.plan.pending_in[pos].is_empty()
             && self.classes.arrive[pos] == class
             && self.classes.body[before] == class
+    }
+
+    /// Whether a node's code follows that of the node before in one block of CLIF.
+    pub(crate) fn falls_through(&self, pos: usize) -> bool {
+        self.continues(pos) && self.forms[pos] != NodeForm::Cold
+    }
+
+    /// See [`Decisions::crosses`].
+    pub(super) fn crossing(&self) -> SecondaryMap<Value, bool> {
+        // Each node that continues none starts a chain.
+        let nodes = &self.plan.order.nodes;
+        let mut chain_of: SecondaryMap<Block, usize> = SecondaryMap::new();
+        let mut chain = 0;
+        for (pos, node) in nodes.iter().enumerate() {
+            chain += usize::from(!self.continues(pos));
+            if let Node::Block(block) = *node {
+                chain_of[block] = chain;
+            }
+        }
+        let mut crosses = self.plan.escapes.clone();
+        let mut home: SecondaryMap<Value, usize> = SecondaryMap::new();
+        for (block, data) in self.func.blocks.iter() {
+            for result in data
+                .insts
+                .iter()
+                .flat_map(|&inst| &self.func.insts[inst].results)
+            {
+                (home[*result], crosses[*result]) = (chain_of[block], false);
+            }
+        }
+        for (block, data) in self.func.blocks.iter() {
+            let mut mark = |value: Value| crosses[value] |= home[value] != chain_of[block];
+            let insts = data.insts.iter().map(|&inst| &self.func.insts[inst].data);
+            insts.for_each(|inst| inst.args().into_iter().for_each(&mut mark));
+            data.term.for_each_arg(&mut mark);
+        }
+        crosses
     }
 
     /// The blocks without parameters whose nodes continue that of `block`, in order.

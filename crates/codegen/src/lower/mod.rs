@@ -33,6 +33,7 @@ use std::collections::BTreeMap;
 use cranelift_codegen::ir::{self as cl};
 use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_entity::SecondaryMap;
+use cranelift_entity::packed_option::PackedOption;
 use cranelift_frontend::{FunctionBuilder, Variable};
 use ptxjit_abi::SlowForm;
 use ptxjit_ir::{self as ir, Function};
@@ -48,7 +49,7 @@ use crate::decisions::nodes::NodeForm;
 use crate::decisions::{self, Decisions};
 use crate::host::Target;
 use crate::lane_inserts::LaneInserts;
-use crate::limits::Growth;
+use crate::limits::{self, Growth};
 use crate::ops::{Address, Emitter, External, Parts, Val};
 
 pub(crate) use access::prefetch::put_in as put_in_prefetches;
@@ -118,8 +119,10 @@ struct Emitted {
 struct Gangs {
     gang: Option<state::gang::Gang>,
     loops: Option<flow::gangs::Loops>,
-    node_entry: Vec<cl::Block>,
-    node_body: Vec<cl::Block>,
+    /// Where each node's code starts; none for those whose code [follows](Decisions::falls_through)
+    /// that of the node before.
+    node_entry: Vec<PackedOption<cl::Block>>,
+    node_body: Vec<PackedOption<cl::Block>>,
     /// Where the code being emitted goes when no lane is left.
     next_gang: cl::Block,
     /// Where gangs stop in code that several phases run.
@@ -257,7 +260,11 @@ impl<'a, 'b> Lower<'a, 'b> {
         let cta = b.block_params(prologue)[0];
         let n_nodes = inputs.plan.order.nodes.len();
         let (decided, frame) = decisions::of(inputs);
-        let mut blocks = || (0..n_nodes).map(|_| b.create_block()).collect();
+        let mut blocks = || {
+            let new = |pos| (!decided.falls_through(pos)).then(|| b.create_block());
+            (0..n_nodes).map(new).map(PackedOption::from).collect()
+        };
+        let (node_entry, node_body) = (blocks(), blocks());
         Lower {
             func: inputs.func,
             plan: inputs.plan,
@@ -276,8 +283,8 @@ impl<'a, 'b> Lower<'a, 'b> {
             gangs: Gangs {
                 gang: None,
                 loops: None,
-                node_entry: blocks(),
-                node_body: blocks(),
+                node_entry,
+                node_body,
                 next_gang: prologue,
                 stopped_in_any: None,
                 stopped: None,
@@ -303,6 +310,7 @@ impl<'a, 'b> Lower<'a, 'b> {
     }
 
     pub(super) fn run(&mut self, effort: &Effort, growth: &Growth) -> Result<(), CompileError> {
+        limits::check_places(self.plan, &self.decided.crosses)?;
         self.emit_gang_loops(growth)?;
         for pos in 0..self.plan.order.nodes.len() {
             let before = self.b.func.dfg.num_insts();
@@ -327,12 +335,25 @@ impl<'a, 'b> Lower<'a, 'b> {
         self.end_lane_loop(pos);
     }
 
+    /// Where the lanes arrive at a node.
+    fn node_entry(&self, pos: usize) -> cl::Block {
+        let block = self.gangs.node_entry[pos].expand();
+        block.expect("other nodes do not lead to a node that is fallen through to")
+    }
+
+    /// Where the lanes run a node, once they have waited.
+    fn node_body(&self, pos: usize) -> cl::Block {
+        let block = self.gangs.node_body[pos].expand();
+        block.expect("no lane waits at a node that is fallen through to")
+    }
+
     pub(super) fn emit_block(&mut self, pos: usize, block: ir::Block) {
         self.emit_wait(pos, block);
         self.gangs.next_gang = self.way_out(self.decided.phases.running(pos));
         if self.plan.cold[block] {
-            self.b.set_cold_block(self.gangs.node_entry[pos]);
-            self.b.set_cold_block(self.gangs.node_body[pos]);
+            for start in [self.node_entry(pos), self.node_body(pos)] {
+                self.b.set_cold_block(start);
+            }
         }
         match self.decided.forms[pos] {
             NodeForm::LaneLoop => {

@@ -85,7 +85,7 @@ impl Lower<'_, '_> {
         parts.extend(cast);
         if is_last && self.decided.residents.home(value).is_some() {
             self.bring_home(value);
-        } else if is_last && self.plan.escapes[value] {
+        } else if is_last && self.decided.crosses[value] {
             let val = Val::Varying(parts.clone());
             self.define_variables(value, &val);
         }

@@ -23,7 +23,10 @@ impl Lower<'_, '_> {
     /// The start of a node: it is skipped if no lane has arrived. Nodes that share a mask always
     /// have lanes.
     pub(in crate::lower) fn arrive(&mut self, pos: usize) {
-        self.b.switch_to_block(self.gangs.node_entry[pos]);
+        if !self.decided.falls_through(pos) {
+            let start = self.node_entry(pos);
+            self.b.switch_to_block(start);
+        }
         self.start_region(self.decided.classes.arrive[pos]);
         if self.plan.maybe_empty[pos] && self.decided.classes.arrive[pos] == MaskClass::Own(pos) {
             let any = self.any_lane(self.decided.classes.arrive[pos]);
@@ -45,7 +48,10 @@ impl Lower<'_, '_> {
             self.set_mask(pos, &lanes);
         }
         self.begin_lane_loop(pos);
-        self.b.ins().jump(self.gangs.node_body[pos], &[]);
+        if !self.decided.falls_through(pos) {
+            let body = self.node_body(pos);
+            self.b.ins().jump(body, &[]);
+        }
     }
 
     pub(in crate::lower) fn emit_terminator(&mut self, pos: usize, block: Block) {

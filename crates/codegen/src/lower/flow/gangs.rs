@@ -327,12 +327,12 @@ impl Lower<'_, '_> {
 
     /// The values that variables carry from node to node.
     fn values_between_nodes(&self) -> Vec<ir::Value> {
-        let escapes = |&value: &ir::Value| {
-            self.plan.escapes[value]
+        let crosses = |&value: &ir::Value| {
+            self.decided.crosses[value]
                 && !self.decided.invariants.is_pinned(value)
                 && self.decided.residents.home(value).is_none()
         };
-        self.func.values.keys().filter(escapes).collect()
+        self.func.values.keys().filter(crosses).collect()
     }
 
     /// Variables that nodes left behind for one gang are dead in the next. Without this, values

@@ -316,10 +316,8 @@ impl<'a> Lower<'a, '_> {
         let left = self.b.use_var(lane_loop.left);
         let left = self.less_lowest(left);
         self.b.def_var(lane_loop.left, left);
-        let go_on = self.b.create_block();
-        self.b
-            .ins()
-            .brif(left, self.gangs.node_body[root], &[], go_on, &[]);
+        let (body, go_on) = (self.node_body(root), self.b.create_block());
+        self.b.ins().brif(left, body, &[], go_on, &[]);
         self.b.switch_to_block(go_on);
         self.flush_private_sum();
         let no_lane = self.b.ins().iconst(types::I32, 0);

@@ -188,7 +188,8 @@ impl Lower<'_, '_> {
         }
         let pending = self.plan.pending[pos].clone();
         self.clear_masks(&pending);
-        self.b.ins().jump(self.gangs.node_body[pos], &[]);
+        let body = self.node_body(pos);
+        self.b.ins().jump(body, &[]);
     }
 
     fn load_slot(&mut self, value: Value, at: u32, first: Option<cl::Value>) -> Val {

@@ -29,7 +29,10 @@ impl Lower<'_, '_> {
             ))
             | None => self.enter_body(pos),
         }
-        self.b.switch_to_block(self.gangs.node_body[pos]);
+        if !self.decided.falls_through(pos) {
+            let start = self.node_body(pos);
+            self.b.switch_to_block(start);
+        }
         self.start_region(self.decided.classes.body[pos]);
     }
 
@@ -96,7 +99,8 @@ impl Lower<'_, '_> {
             Some(target),
         );
         // Loop ends have no body of their own.
-        self.b.switch_to_block(self.gangs.node_body[pos]);
+        let start = self.node_body(pos);
+        self.b.switch_to_block(start);
         let zero = self.b.ins().iconst(types::I32, 0);
         self.b.ins().return_(&[zero]);
     }

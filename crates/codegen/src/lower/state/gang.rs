@@ -198,6 +198,9 @@ impl Lower<'_, '_> {
             .filter(|node| !reached.contains(node))
             .collect();
         self.clear_masks(&fresh);
-        self.b.ins().jump(self.gangs.node_entry[next], &[]);
+        if !self.decided.falls_through(next) {
+            let entry = self.node_entry(next);
+            self.b.ins().jump(entry, &[]);
+        }
     }
 }

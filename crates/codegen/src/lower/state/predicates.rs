@@ -75,7 +75,7 @@ impl Lower<'_, '_> {
         };
         let result = self.func.insts[inst].results[0];
         self.available.bits.insert(result, bits);
-        if self.plan.escapes[result] && !self.decided.invariants.is_pinned(result) {
+        if self.decided.crosses[result] && !self.decided.invariants.is_pinned(result) {
             let var = self.variables(result)[0];
             self.b.def_var(var, bits);
         }

@@ -222,7 +222,7 @@ impl Lower<'_, '_> {
             self.define_variables(value, &Val::Varying(parts));
         } else if self.decided.residents.home(value).is_some() {
             self.bring_home(value);
-        } else if self.plan.escapes[value] {
+        } else if self.decided.crosses[value] {
             let quads = self.parts(value);
             self.define_variables(value, &Val::Varying(quads));
         }

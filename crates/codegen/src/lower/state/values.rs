@@ -52,6 +52,11 @@ impl Lower<'_, '_> {
         if let Some(home) = self.decided.residents.home(value) {
             return Val::Varying(self.load_home(home));
         }
+        // A variable that nothing was assigned to would be taken for zero.
+        assert!(
+            self.decided.crosses[value] || self.decided.packed.carried[value],
+            "{value} is used where nothing holds it"
+        );
         let vars = self.variables(value);
         let parts: Parts = vars.iter().map(|&var| self.b.use_var(var)).collect();
         match self.plan.variability[value] {
@@ -115,7 +120,7 @@ impl Lower<'_, '_> {
         self.available.vals.insert(value, val.clone());
         if self.decided.residents.home(value).is_some() {
             self.bring_home(value);
-        } else if self.plan.escapes[value] && !self.decided.invariants.is_pinned(value) {
+        } else if self.decided.crosses[value] && !self.decided.invariants.is_pinned(value) {
             // Other nodes hold it as a vector, whether the guard passed or not.
             let val = match self.plan.variability[value] {
                 Variability::Varying => Val::Varying(self.for_gang(|lower| lower.parts(value))),
@@ -413,6 +418,11 @@ impl Lower<'_, '_> {
         if !is_carried {
             return None;
         }
+        // A variable that nothing was assigned to would be taken for zero.
+        assert!(
+            self.decided.crosses[value] || self.decided.packed.carried[value],
+            "{value} is used where nothing holds it"
+        );
         let vars = self.variables(value);
         let parts: Parts = vars.iter().map(|&var| self.b.use_var(var)).collect();
         self.available.subword.insert(value, parts.clone());
