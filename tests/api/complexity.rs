@@ -204,3 +204,40 @@ fn thousands_of_variables_are_found_on_both_sides_of_a_barrier() {
         assert_eq!(data.read().unwrap(), [expected; 64], "gang {gang}");
     }
 }
+
+/// A warp that is a gang goes through all of them as through one block.
+#[test]
+fn gangs_of_whole_warps_run_thousands_of_warp_operations() {
+    const STEPS: u32 = 5_000;
+    let step = |n: u32| {
+        let lane = n % 32;
+        format!("shfl.sync.bfly.b32 %r2, %r1, {lane}, 31, -1; mad.lo.u32 %r1, %r1, 3, %r2;\n")
+    };
+    let steps: String = (0..STEPS).map(step).collect();
+    let device = Device::new().unwrap();
+    let kernel = crate::kernel(
+        &device,
+        &format!(
+            ".visible .entry k(.param .u64 out) {{
+                .reg .b64 %d; .reg .b32 %r<3>;
+                ld.param.u64 %d, [out]; mov.u32 %r1, %tid.x; mad.wide.u32 %d, %r1, 4, %d;
+                {steps}
+                st.global.u32 [%d], %r1; ret;
+            }}"
+        ),
+    );
+    let mut expected: Vec<u32> = (0..32).collect();
+    for n in 0..STEPS {
+        let other = |lane: u32| expected[(lane ^ (n % 32)) as usize];
+        let own = |lane: u32| expected[lane as usize].wrapping_mul(3);
+        expected = (0..32)
+            .map(|lane| own(lane).wrapping_add(other(lane)))
+            .collect();
+    }
+    let data = device.alloc_from(&[0u32; 32]).unwrap();
+    let prepared = kernel.launch().block(32).gang(32).arg(&data);
+    let prepared = prepared.prepare().unwrap();
+    assert_eq!((prepared.gang(), prepared.narrowed()), (32, None));
+    prepared.run().unwrap();
+    assert_eq!(data.read().unwrap(), expected);
+}
