@@ -54,7 +54,9 @@ impl Lower<'_, '_> {
         }
         // A variable that nothing was assigned to would be taken for zero.
         assert!(
-            self.decided.crosses[value] || self.decided.packed.carried[value],
+            self.decided.crosses[value]
+                || self.decided.packed.carried[value]
+                || self.decided.invariants.is_pinned(value),
             "{value} is used where nothing holds it"
         );
         let vars = self.variables(value);
@@ -418,11 +420,6 @@ impl Lower<'_, '_> {
         if !is_carried {
             return None;
         }
-        // A variable that nothing was assigned to would be taken for zero.
-        assert!(
-            self.decided.crosses[value] || self.decided.packed.carried[value],
-            "{value} is used where nothing holds it"
-        );
         let vars = self.variables(value);
         let parts: Parts = vars.iter().map(|&var| self.b.use_var(var)).collect();
         self.available.subword.insert(value, parts.clone());
