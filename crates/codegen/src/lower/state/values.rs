@@ -52,13 +52,6 @@ impl Lower<'_, '_> {
         if let Some(home) = self.decided.residents.home(value) {
             return Val::Varying(self.load_home(home));
         }
-        // A variable that nothing was assigned to would be taken for zero.
-        assert!(
-            self.decided.crosses[value]
-                || self.decided.packed.carried[value]
-                || self.decided.invariants.is_pinned(value),
-            "{value} is used where nothing holds it"
-        );
         let vars = self.variables(value);
         let parts: Parts = vars.iter().map(|&var| self.b.use_var(var)).collect();
         match self.plan.variability[value] {
