@@ -17,7 +17,7 @@
 //! CTAs access are not worth hints: most of them are in some cache.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Function, Inst, InstData, Space, Type, Value};
+use ptxjit_ir::{Block, Function, Inst, InstData, Space, Type, Value, ValueDef};
 use rustc_hash::FxHashMap;
 
 use crate::analysis::divergence::Divergence;
@@ -79,8 +79,9 @@ pub(crate) fn run(
         };
         hint.emit(func, value);
     }
+    let mut of_cta = Vec::new();
     for hint in &near {
-        hint.emit_with_step(func);
+        hint.emit_with_step(func, &mut of_cta);
     }
     found.len() + near.len()
 }
@@ -293,8 +294,34 @@ impl Hint {
         insts.insert(at.expect("it is there") + 1, hint);
     }
 
-    /// Inserts the hint behind the access, and the computation of its step before it.
-    fn emit_with_step(&self, func: &mut Function) {
+    /// Inserts the hint behind the access. What of its step is the same in all of a CTA is computed
+    /// in the function's first block, once for all hints of that step; other steps before the
+    /// access.
+    fn emit_with_step(&self, func: &mut Function, of_cta: &mut Vec<(Step, Value)>) {
+        let known = of_cta.iter().find(|(step, _)| *step == self.step);
+        let step = match known {
+            Some(&(_, value)) => value,
+            None if self.is_known_at_entry(func) => {
+                let value = self.step.emit(func, func.entry, Type::B64);
+                of_cta.push((self.step.clone(), value));
+                value
+            }
+            None => self.emit_step_before(func),
+        };
+        self.emit(func, step);
+    }
+
+    /// Whether the values of the step are computed in the function's first block.
+    fn is_known_at_entry(&self, func: &Function) -> bool {
+        let first = &func.blocks[func.entry].insts;
+        self.block != func.entry
+            && self.step.all(&|value| match func.values[value].def {
+                ValueDef::Result(inst, _) => first.contains(&inst),
+                ValueDef::Param(..) => false,
+            })
+    }
+
+    fn emit_step_before(&self, func: &mut Function) -> Value {
         let n_insts = func.blocks[self.block].insts.len();
         let step = self.step.emit(func, self.block, Type::B64);
         let insts = &mut func.blocks[self.block].insts;
@@ -302,7 +329,7 @@ impl Hint {
         let at = insts.iter().position(|&inst| inst == self.inst);
         let at = at.expect("it is there");
         insts.splice(at..at, added);
-        self.emit(func, step);
+        step
     }
 }
 

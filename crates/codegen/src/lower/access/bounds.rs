@@ -74,7 +74,7 @@ impl Lower<'_, '_> {
         self.b.ins().brif(bad, fail, &[], fine, &[]);
         self.b.set_cold_block(fail);
         self.b.switch_to_block(fail);
-        self.report_bad(address, alignment, fine);
+        self.in_cold_blocks(|lower| lower.report_bad(address, alignment, fine));
         self.b.switch_to_block(fine);
     }
 }

@@ -84,7 +84,7 @@ impl Lower<'_, '_> {
         )
     }
 
-    fn load_theirs(
+    pub(super) fn load_theirs(
         &mut self,
         n: usize,
         ty: Type,

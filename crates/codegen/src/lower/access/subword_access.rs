@@ -71,10 +71,7 @@ impl Lower<'_, '_> {
             let quads = self.load_strided(1, ty, at, stride, offset);
             return self.b.packed_to(&quads, ty).to_vec();
         }
-        let some = |lower: &mut Self| {
-            let quads = lower.load_some(1, ty, at, stride, offset);
-            lower.b.packed_to(&quads, ty).to_vec()
-        };
+        let some = |lower: &mut Self| lower.load_some_subword(ty, at, offset);
         match self.unless_full() {
             None => self.load_subword_contiguous(ty, at, offset),
             Some(_) if self.node.is_general => some(self),
@@ -88,6 +85,22 @@ impl Lower<'_, '_> {
                 )
             }
         }
+    }
+
+    /// Some lanes run. As with wider elements, all are read if their places lie in one page.
+    fn load_some_subword(&mut self, ty: Type, at: cl::Value, offset: i32) -> Vec<cl::Value> {
+        let stride = i64::from(ty.bytes());
+        let near = self.b.in_one_page(at, stride, offset);
+        let types = self.subword_types(ty);
+        self.either(
+            near,
+            types,
+            |lower| lower.load_subword_contiguous(ty, at, offset),
+            |lower| {
+                let quads = lower.load_theirs(1, ty, at, stride, offset);
+                lower.b.packed_to(&quads, ty).to_vec()
+            },
+        )
     }
 
     /// Stores a packed value contiguously if all lanes run, and returns whether it did.

@@ -93,8 +93,8 @@ impl Lower<'_, '_> {
             .collect();
         self.b.ins().jump(join, &values);
         self.b.switch_to_block(no);
-        let values: Vec<cl::BlockArg> = self
-            .scoped(cold)
+        let values = self.in_cold_blocks(|lower| lower.scoped(cold));
+        let values: Vec<cl::BlockArg> = values
             .into_iter()
             .zip(&types)
             .map(|(x, &ty)| self.b.cast_vector(x, ty).into())
@@ -102,6 +102,17 @@ impl Lower<'_, '_> {
         self.b.ins().jump(join, &values);
         self.b.switch_to_block(join);
         params
+    }
+
+    /// Emits code that starts in a cold block: the blocks that it creates are cold, too. Otherwise
+    /// they would lie between those of the usual path, which would jump over them.
+    pub(in crate::lower) fn in_cold_blocks<T>(&mut self, emit: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.b.func.dfg.num_blocks();
+        let result = emit(self);
+        for block in before..self.b.func.dfg.num_blocks() {
+            self.b.set_cold_block(cl::Block::from_u32(block as u32));
+        }
+        result
     }
 
     /// The values, or the result of `cold` if `rare`.
@@ -112,7 +123,7 @@ impl Lower<'_, '_> {
         cold: impl FnOnce(&mut Self) -> Vec<cl::Value>,
     ) -> Vec<cl::Value> {
         let (join, params) = self.b.begin_rare(rare, values);
-        let values = self.scoped(cold);
+        let values = self.in_cold_blocks(|lower| lower.scoped(cold));
         self.b.jump_with(join, &values);
         self.b.switch_to_block(join);
         params
