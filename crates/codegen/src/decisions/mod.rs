@@ -3,6 +3,7 @@
 //! where lanes keep their values while they wait. `lower` reads it.
 
 mod counted;
+pub(crate) mod cta_ranges;
 mod float_values;
 pub(crate) mod frame;
 mod invariants;
@@ -22,6 +23,7 @@ use ptxjit_vectorize::{AffineInputs, Plan, Variability, predecessors};
 
 use crate::lower::Inputs;
 use crate::slots::Slots;
+use cta_ranges::CtaRanges;
 use frame::Frame;
 use invariants::Invariants;
 use mask_classes::MaskClasses;
@@ -61,6 +63,8 @@ pub(crate) struct Decisions<'a> {
     /// Values that variables carry: parameters, and those used in a node that does not
     /// [continue](Decisions::continues) the one that defines them.
     pub crosses: SecondaryMap<Value, bool>,
+    /// Accesses that are tested once per CTA.
+    pub cta_ranges: CtaRanges,
 }
 
 /// What holds in a piece of code beside what the plan proves.
@@ -134,10 +138,13 @@ pub(crate) fn of<'a>(inputs: &'a Inputs<'a>) -> (Decisions<'a>, Frame) {
         in_bits,
         forms: Vec::new(),
         crosses: SecondaryMap::new(),
+        cta_ranges: CtaRanges::default(),
     };
     let n_nodes = plan.order.nodes.len();
     decided.forms = (0..n_nodes).map(|pos| decided.form(pos)).collect();
     decided.crosses = decided.crossing();
+    let finder = cta_ranges::Finder::new(func, &decided.invariants);
+    decided.cta_ranges = finder.find(plan, &decided.forms);
     (decided, frame)
 }
 

@@ -50,11 +50,18 @@ impl Lower<'_, '_> {
         self.emit_terminator(pos, block);
     }
 
-    /// One version for when all lanes run, one for when some do.
+    /// One version for when all lanes run, one for when some do. Where accesses are tested once per
+    /// CTA, the first is for CTAs that have passed: few have not.
     pub(super) fn emit_twice(&mut self, pos: usize, block: ir::Block) {
         let (all, some) = (self.b.create_block(), self.b.create_block());
-        match self.unless_full() {
-            Some(full) => self.b.ins().brif(full, all, &[], some, &[]),
+        let has_proof = self.decided.cta_ranges.nodes.contains(&pos);
+        let proven = self.emitted.cta_is_proven.filter(|_| has_proof);
+        let guard = match (self.unless_full(), proven) {
+            (Some(full), Some(proven)) => Some(self.b.ins().band(full, proven)),
+            (full, proven) => full.or(proven),
+        };
+        match guard {
+            Some(guard) => self.b.ins().brif(guard, all, &[], some, &[]),
             None => self.b.ins().jump(all, &[]),
         };
         self.b.switch_to_block(all);
@@ -64,7 +71,9 @@ impl Lower<'_, '_> {
                 lower.unless_affine(affine_inputs, some);
             }
             lower.node.affine_inputs = affine_inputs;
+            lower.node.is_proven = proven.is_some();
             lower.emit_body(pos, block);
+            lower.node.is_proven = false;
             lower.node.affine_inputs = None;
         });
         self.b.set_cold_block(some);

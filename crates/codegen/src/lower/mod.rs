@@ -112,6 +112,8 @@ struct Emitted {
     prologue: cl::Block,
     /// Values computed once per CTA.
     pinned: FxHashMap<ir::Value, Val>,
+    /// Whether the accesses that are tested once per CTA have passed.
+    cta_is_proven: Option<cl::Value>,
     exits: access::faults::Exits,
 }
 
@@ -221,6 +223,8 @@ struct NodeState<'a> {
     /// version of the node is for them.
     is_general: bool,
     cold: bool,
+    /// The code runs only in CTAs whose accesses have passed their tests.
+    is_proven: bool,
     /// The guard that holds: set in the version of a node with affine inputs.
     affine_inputs: Option<&'a AffineInputs>,
     /// Whether the node continues the one before: cached values stay valid.
@@ -278,6 +282,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             emitted: Emitted {
                 prologue,
                 pinned: FxHashMap::default(),
+                cta_is_proven: None,
                 exits: access::faults::Exits::default(),
             },
             gangs: Gangs {

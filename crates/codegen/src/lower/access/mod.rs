@@ -1,7 +1,7 @@
 //! Accesses to memory.
 //!
 //! * `places`: the tested address of an access; `address`, `bounds`, `exact`: how it is found and
-//!   tested; `faults`: how accesses fail
+//!   tested; `proven`: tests of whole CTAs; `faults`: how accesses fail
 //! * `loads`, `stores`: every form of an access, made of `whole`, `memory`, `subword_access`,
 //!   `gathers`, and of `speculated`, where addresses are contiguous as speculated; `rows`, where
 //!   they are those of rows of tiles
@@ -20,6 +20,7 @@ mod memory;
 mod places;
 pub(super) mod prefetch;
 pub(super) mod privatize;
+mod proven;
 mod rows;
 mod speculated;
 mod stores;

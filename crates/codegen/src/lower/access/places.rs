@@ -17,7 +17,17 @@ impl Lower<'_, '_> {
         write: u32,
     ) -> Place {
         let alignment = self.alignment(space, addr, offset, size);
-        let (address, offset) = self.tested_address(space, addr, offset, alignment);
+        let (address, offset) = if self.is_proven(addr, offset, size) {
+            let (val, left) = self.fold_offset(space, addr, offset, alignment);
+            let address = self.resolve(space, self.func.ty(addr), val);
+            if alignment.stays(offset) {
+                let tested = (address.clone(), alignment.bytes);
+                self.available.addresses.insert((addr, space), tested);
+            }
+            (address, left)
+        } else {
+            self.tested_address(space, addr, offset, alignment)
+        };
         if self.inputs.memcheck {
             let access = (offset, size, write);
             // Other accesses of the block with the same address and mask were looked at.

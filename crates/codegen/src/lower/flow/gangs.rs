@@ -54,6 +54,7 @@ impl Lower<'_, '_> {
         let state = self.b.append_block_param(start, types::I32);
         self.b.switch_to_block(start);
         self.emit_cta_invariants();
+        self.emit_cta_proof(first, end);
         self.declare_gang();
         let n = self.plan.waits.len();
         let several = (n > 1).then(|| {

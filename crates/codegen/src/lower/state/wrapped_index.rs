@@ -25,6 +25,10 @@ impl Lower<'_, '_> {
             return None;
         };
         let first = self.scalar(extension.index);
+        let wide = self.extended(&extension, first);
+        if self.node.is_proven && self.decided.cta_ranges.ranges[result] {
+            return Some(wide);
+        }
         let reach = stride * (self.b.lanes as i64 - 1);
         let last = self.b.ins().iadd_imm_s(first, reach);
         let in_order = match (extension.signed, stride > 0) {
@@ -34,15 +38,6 @@ impl Lower<'_, '_> {
             (false, false) => IntCC::UnsignedLessThanOrEqual,
         };
         let plain = self.b.ins().icmp(in_order, last, first);
-        let wide = if extension.signed {
-            self.b.ins().sextend(types::I64, first)
-        } else {
-            self.b.ins().uextend(types::I64, first)
-        };
-        let wide = match extension.factor {
-            1 => wide,
-            factor => self.b.ins().imul_imm_s(wide, factor),
-        };
         let x = self.either(
             plain,
             vec![types::I64],
@@ -53,6 +48,19 @@ impl Lower<'_, '_> {
             },
         );
         Some(x[0])
+    }
+
+    /// What the extension of lane 0's index gives.
+    fn extended(&mut self, extension: &Extension, first: cl::Value) -> cl::Value {
+        let wide = if extension.signed {
+            self.b.ins().sextend(types::I64, first)
+        } else {
+            self.b.ins().uextend(types::I64, first)
+        };
+        match extension.factor {
+            1 => wide,
+            factor => self.b.ins().imul_imm_s(wide, factor),
+        }
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "others extend no index")]

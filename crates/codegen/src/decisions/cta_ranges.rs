@@ -1,0 +1,260 @@
+//! Addresses whose range over all threads of a CTA can be computed from its thread numbers.
+//!
+//! Such a value is made of thread numbers, constants and CTA invariants by sums, products and what
+//! else is monotone in each operand. The range of the whole CTA is computed once
+//! (`lower/access/proven.rs`), and if it lies in the arena, the gangs need no tests of their own.
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{
+    Function, InstData, IntBinaryOp, ResizeOp, Space, SpecialReg, Type, Value, ValueDef,
+};
+use ptxjit_vectorize::{Node, Plan};
+use rustc_hash::FxHashSet;
+
+use super::invariants::Invariants;
+use super::nodes::NodeForm;
+
+/// Definitions are followed this deep. Sums of so many terms cannot overflow 64 bits, either.
+const DEPTH: u32 = 12;
+
+/// A range takes about as many instructions as the tests of two gangs. With fewer accesses than
+/// this, the branch to the version without tests takes what it saves.
+const FEWEST: usize = 3;
+
+/// Bound on compile time.
+const MOST: usize = 64;
+
+/// A product of 64 bits with a greater factor could overflow.
+const MOST_SHIFT: u64 = 15;
+
+/// How the range of a value follows from those of its operands.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// The same for the CTA: a constant, or computed once.
+    Uniform,
+    /// A thread number in the dimension of this register, which has the CTA's size in it.
+    Thread(SpecialReg),
+    Sum([Value; 2]),
+    Difference([Value; 2]),
+    /// Of 32-bit integers, signed; the result may have 64 bits.
+    Product([Value; 2]),
+    Shifted(Value, i64),
+    SignExtended(Value),
+    ZeroExtended(Value),
+    Least([Value; 2]),
+    Greatest([Value; 2]),
+}
+
+/// An access: its address, the offset that is added, and the bytes of one lane.
+pub(crate) type Access = (Value, i32, u32);
+
+/// The accesses whose range over the CTA is tested.
+#[derive(Default)]
+pub(crate) struct CtaRanges {
+    pub accesses: Vec<(Space, Access)>,
+    /// The same, to look them up.
+    pub tested: FxHashSet<Access>,
+    /// Nodes with such accesses.
+    pub nodes: FxHashSet<usize>,
+    /// Values that a range is computed of: none of them wraps in any thread.
+    pub ranges: SecondaryMap<Value, bool>,
+}
+
+/// What tells the forms of values.
+pub(crate) struct Finder<'a> {
+    func: &'a Function,
+    is_uniform: SecondaryMap<Value, bool>,
+}
+
+impl<'a> Finder<'a> {
+    pub(crate) fn new(func: &'a Function, invariants: &Invariants) -> Finder<'a> {
+        let mut is_uniform = SecondaryMap::new();
+        for &(value, _) in &invariants.of_cta {
+            is_uniform[value] = true;
+        }
+        Finder { func, is_uniform }
+    }
+
+    /// Chooses the accesses in nodes that have a version for whole gangs.
+    pub(super) fn find(&self, plan: &Plan, forms: &[NodeForm]) -> CtaRanges {
+        let mut found = CtaRanges::default();
+        for (pos, node) in plan.order.nodes.iter().enumerate() {
+            let Node::Block(block) = *node else {
+                continue;
+            };
+            if forms[pos] != NodeForm::Twice {
+                continue;
+            }
+            for &inst in &self.func.blocks[block].insts {
+                let Some((space, access)) = self.access(&self.func.insts[inst].data) else {
+                    continue;
+                };
+                if found.accesses.len() < MOST && self.is_known(access.0, DEPTH) {
+                    if found.tested.insert(access) {
+                        found.accesses.push((space, access));
+                    }
+                    found.nodes.insert(pos);
+                }
+            }
+        }
+        if found.accesses.len() < FEWEST {
+            return CtaRanges::default();
+        }
+        for (_, (addr, ..)) in &found.accesses {
+            self.mark(*addr, &mut found.ranges);
+        }
+        found
+    }
+
+    /// A plain access to memory in which addresses are tested.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "others are tested by themselves"
+    )]
+    fn access(&self, data: &InstData) -> Option<(Space, Access)> {
+        let (space, addr, offset, size) = match *data {
+            InstData::Load {
+                space,
+                addr,
+                offset,
+                ty,
+                n,
+                ..
+            } => (space, addr, offset, ty.bytes() * u32::from(n)),
+            InstData::Store {
+                space,
+                addr,
+                offset,
+                ty,
+                ref args,
+                ..
+            } => (space, addr, offset, ty.bytes() * args.len() as u32),
+            _ => return None,
+        };
+        let is_tested = !space.is_window() && self.func.ty(addr) == Type::B64;
+        (is_tested && size.is_power_of_two()).then_some((space, (addr, offset, size)))
+    }
+
+    fn is_known(&self, value: Value, depth: u32) -> bool {
+        let Some(depth) = depth.checked_sub(1) else {
+            return false;
+        };
+        let known = |value| self.is_known(value, depth);
+        match self.form(value) {
+            None => false,
+            Some(Form::Uniform | Form::Thread(_)) => true,
+            Some(Form::Shifted(arg, _) | Form::SignExtended(arg) | Form::ZeroExtended(arg)) => {
+                known(arg)
+            }
+            Some(
+                Form::Sum(args)
+                | Form::Difference(args)
+                | Form::Product(args)
+                | Form::Least(args)
+                | Form::Greatest(args),
+            ) => args.into_iter().all(known),
+        }
+    }
+
+    /// Marks a value and what it is computed from.
+    fn mark(&self, value: Value, marked: &mut SecondaryMap<Value, bool>) {
+        if std::mem::replace(&mut marked[value], true) {
+            return;
+        }
+        let is_leaf = matches!(self.form(value), Some(Form::Uniform | Form::Thread(_)));
+        if let (false, Some(data)) = (is_leaf, self.func.def_inst(value)) {
+            data.args().iter().for_each(|&arg| self.mark(arg, marked));
+        }
+    }
+
+    /// `None` if the range cannot be computed.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others are not monotone")]
+    pub(crate) fn form(&self, value: Value) -> Option<Form> {
+        if self.func.as_const(value).is_some() || self.is_uniform[value] {
+            return Some(Form::Uniform);
+        }
+        let ValueDef::Result(inst, _) = self.func.values[value].def else {
+            return None;
+        };
+        let constant = |value| self.func.as_const(value);
+        match self.func.insts[inst].data {
+            InstData::Sreg { sreg } => match sreg {
+                SpecialReg::TidX => Some(Form::Thread(SpecialReg::NtidX)),
+                SpecialReg::TidY => Some(Form::Thread(SpecialReg::NtidY)),
+                SpecialReg::TidZ => Some(Form::Thread(SpecialReg::NtidZ)),
+                _ => None,
+            },
+            InstData::Resize {
+                op,
+                from: Type::B32,
+                to: Type::B64,
+                arg,
+            } => match op {
+                ResizeOp::Sext => Some(Form::SignExtended(arg)),
+                ResizeOp::Uext => Some(Form::ZeroExtended(arg)),
+                ResizeOp::Trunc => None,
+            },
+            InstData::IntBinary { op, ty, args } => match (op, ty) {
+                (IntBinaryOp::Add, Type::B32 | Type::B64) => Some(Form::Sum(args)),
+                (IntBinaryOp::Sub, Type::B32 | Type::B64) => Some(Form::Difference(args)),
+                (IntBinaryOp::Mul, Type::B32) | (IntBinaryOp::SmulWide, Type::B32) => {
+                    Some(Form::Product(args))
+                }
+                (IntBinaryOp::Shl, Type::B32 | Type::B64) => constant(args[1])
+                    .filter(|&count| count <= MOST_SHIFT)
+                    .map(|count| Form::Shifted(args[0], count as i64)),
+                (IntBinaryOp::Smin, Type::B32) => Some(Form::Least(args)),
+                (IntBinaryOp::Smax, Type::B32) => Some(Form::Greatest(args)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ptxjit_passes::effort::Effort;
+    use ptxjit_testing::function;
+    use ptxjit_vectorize::PlanFacts;
+
+    /// Which of two addresses have a range: of an index made of thread numbers, and of one that
+    /// memory has.
+    fn have_ranges() -> [bool; 2] {
+        let mut func = function(&[], Type::B64, |b, _| {
+            let zero = b.iconst(Type::B64, 0);
+            let base = b.load(Space::Param, Type::B64, zero, 0);
+            let sreg = SpecialReg::TidY;
+            let thread = b.b.ins(InstData::Sreg { sreg }, Type::B32);
+            let loaded = b.load(Space::Global, Type::B32, base, 0);
+            for index in [thread, loaded] {
+                let (op, from, to) = (ResizeOp::Sext, Type::B32, Type::B64);
+                let arg = index;
+                let wide = b.b.ins(InstData::Resize { op, from, to, arg }, Type::B64);
+                let addr = b.add(base, wide);
+                b.store(Space::Global, addr, 0, wide);
+            }
+            b.ret(base);
+        });
+        let effort = Effort::unlimited();
+        let plan = ptxjit_vectorize::run(&mut func, &[], 8, PlanFacts::default(), &effort);
+        let (plan, in_bits) = (plan.unwrap(), SecondaryMap::new());
+        let invariants = super::super::invariants::Finder::new(&func, &plan, &in_bits).find();
+        let finder = Finder::new(&func, &invariants);
+        let stores = func.blocks[func.entry].insts.iter();
+        let mut stores = stores.filter_map(|&inst| {
+            if let InstData::Store { addr, .. } = func.insts[inst].data {
+                Some(finder.is_known(addr, DEPTH))
+            } else {
+                None
+            }
+        });
+        [(); 2].map(|()| stores.next().unwrap())
+    }
+
+    #[test]
+    fn an_index_of_thread_numbers_has_a_range_and_one_from_memory_has_none() {
+        assert_eq!(have_ranges(), [true, false]);
+    }
+}
