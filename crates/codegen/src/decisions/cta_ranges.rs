@@ -64,15 +64,25 @@ pub(crate) struct CtaRanges {
 pub(crate) struct Finder<'a> {
     func: &'a Function,
     is_uniform: SecondaryMap<Value, bool>,
+    /// log2 of a power of two that each value is a multiple of.
+    multiples: &'a SecondaryMap<Value, u8>,
 }
 
 impl<'a> Finder<'a> {
-    pub(crate) fn new(func: &'a Function, invariants: &Invariants) -> Finder<'a> {
+    pub(crate) fn new(
+        func: &'a Function,
+        invariants: &Invariants,
+        multiples: &'a SecondaryMap<Value, u8>,
+    ) -> Finder<'a> {
         let mut is_uniform = SecondaryMap::new();
         for &(value, _) in &invariants.of_cta {
             is_uniform[value] = true;
         }
-        Finder { func, is_uniform }
+        Finder {
+            func,
+            is_uniform,
+            multiples,
+        }
     }
 
     /// Chooses the accesses in nodes that have a version for whole gangs.
@@ -89,7 +99,11 @@ impl<'a> Finder<'a> {
                 let Some((space, access)) = self.access(&self.func.insts[inst].data) else {
                     continue;
                 };
-                if found.accesses.len() < MOST && self.is_known(access.0, DEPTH) {
+                let (addr, _, size) = access;
+                if found.accesses.len() < MOST
+                    && self.is_known(addr, DEPTH)
+                    && self.may_be_aligned(addr, size)
+                {
                     if found.tested.insert(access) {
                         found.accesses.push((space, access));
                     }
@@ -154,6 +168,34 @@ impl<'a> Finder<'a> {
                 | Form::Greatest(args),
             ) => args.into_iter().all(known),
         }
+    }
+
+    /// Whether a test of CTA invariants can tell that a known value is a multiple of `size`. A
+    /// product with a pitch in bytes, say, is tested gang by gang.
+    fn may_be_aligned(&self, value: Value, size: u32) -> bool {
+        if self.is_multiple(value, size) {
+            return true;
+        }
+        match self.form(value) {
+            Some(Form::Uniform) => true,
+            Some(Form::Sum(args)) => args.iter().all(|&arg| self.may_be_aligned(arg, size)),
+            Some(
+                Form::Thread(_)
+                | Form::Difference(_)
+                | Form::Product(_)
+                | Form::Shifted(..)
+                | Form::SignExtended(_)
+                | Form::ZeroExtended(_)
+                | Form::Least(_)
+                | Form::Greatest(_),
+            )
+            | None => false,
+        }
+    }
+
+    /// Whether a value is known to be a multiple of a power of two.
+    pub(crate) fn is_multiple(&self, value: Value, size: u32) -> bool {
+        u32::from(self.multiples[value]) >= size.ilog2()
     }
 
     /// Marks a value and what it is computed from.
@@ -241,7 +283,8 @@ mod tests {
         let plan = ptxjit_vectorize::run(&mut func, &[], 8, PlanFacts::default(), &effort);
         let (plan, in_bits) = (plan.unwrap(), SecondaryMap::new());
         let invariants = super::super::invariants::Finder::new(&func, &plan, &in_bits).find();
-        let finder = Finder::new(&func, &invariants);
+        let multiples = SecondaryMap::new();
+        let finder = Finder::new(&func, &invariants, &multiples);
         let stores = func.blocks[func.entry].insts.iter();
         let mut stores = stores.filter_map(|&inst| {
             if let InstData::Store { addr, .. } = func.insts[inst].data {

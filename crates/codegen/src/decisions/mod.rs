@@ -143,8 +143,11 @@ pub(crate) fn of<'a>(inputs: &'a Inputs<'a>) -> (Decisions<'a>, Frame) {
     let n_nodes = plan.order.nodes.len();
     decided.forms = (0..n_nodes).map(|pos| decided.form(pos)).collect();
     decided.crosses = decided.crossing();
-    let finder = cta_ranges::Finder::new(func, &decided.invariants);
-    decided.cta_ranges = finder.find(plan, &decided.forms);
+    // Memory of the host lies outside of the arena.
+    if !inputs.memcheck && !inputs.foreign && plan.gang > 1 {
+        let finder = cta_ranges::Finder::new(func, &decided.invariants, &decided.multiples);
+        decided.cta_ranges = finder.find(plan, &decided.forms);
+    }
     (decided, frame)
 }
 

@@ -340,18 +340,6 @@ impl<'a, 'b> Lower<'a, 'b> {
         self.end_lane_loop(pos);
     }
 
-    /// Where the lanes arrive at a node.
-    fn node_entry(&self, pos: usize) -> cl::Block {
-        let block = self.gangs.node_entry[pos].expand();
-        block.expect("other nodes do not lead to a node that is fallen through to")
-    }
-
-    /// Where the lanes run a node, once they have waited.
-    fn node_body(&self, pos: usize) -> cl::Block {
-        let block = self.gangs.node_body[pos].expand();
-        block.expect("no lane waits at a node that is fallen through to")
-    }
-
     pub(super) fn emit_block(&mut self, pos: usize, block: ir::Block) {
         self.emit_wait(pos, block);
         self.gangs.next_gang = self.way_out(self.decided.phases.running(pos));

@@ -45,8 +45,7 @@ struct Proof {
 impl Lower<'_, '_> {
     /// Emits the test of the CTA, for gangs from `first` to `end`.
     pub(in crate::lower) fn emit_cta_proof(&mut self, first: cl::Value, end: cl::Value) {
-        let is_off = self.inputs.memcheck || self.b.lanes == 1;
-        if is_off || self.decided.cta_ranges.accesses.is_empty() {
+        if self.decided.cta_ranges.accesses.is_empty() {
             return;
         }
         let (test, join) = (self.b.create_block(), self.b.create_block());
@@ -57,7 +56,8 @@ impl Lower<'_, '_> {
         let no = self.b.ins().iconst(types::I8, 0);
         self.b.ins().brif(pays, test, &[], join, &[no.into()]);
         self.b.switch_to_block(test);
-        let finder = Finder::new(self.func, &self.decided.invariants);
+        let multiples = self.decided.multiples.clone();
+        let finder = Finder::new(self.func, &self.decided.invariants, &multiples);
         let mut proof = Proof::default();
         for (space, access) in self.decided.cta_ranges.accesses.clone() {
             self.prove(&finder, space, access, &mut proof);
@@ -118,35 +118,18 @@ impl Lower<'_, '_> {
 
     /// A sum is aligned if all its terms are.
     fn prove_aligned(&mut self, finder: &Finder<'_>, value: Value, size: u32, proof: &mut Proof) {
-        let is_known = 1 << self.decided.multiples[value] >= size;
-        if is_known || !proof.aligned.insert((value, size)) {
+        if finder.is_multiple(value, size) || !proof.aligned.insert((value, size)) {
             return;
         }
-        match finder.form(value) {
-            Some(Form::Sum(args)) => {
-                for arg in args {
-                    self.prove_aligned(finder, arg, size, proof);
-                }
+        if let Some(Form::Sum(args)) = finder.form(value) {
+            for arg in args {
+                self.prove_aligned(finder, arg, size, proof);
             }
-            Some(Form::Uniform) => {
-                let [x, _] = self.range(finder, value, proof);
-                let low = self.b.ins().band_imm_s(x, i64::from(size - 1));
-                self.gather(&mut proof.bad, low);
-            }
-            Some(
-                Form::Thread(_)
-                | Form::Difference(_)
-                | Form::Product(_)
-                | Form::Shifted(..)
-                | Form::SignExtended(_)
-                | Form::ZeroExtended(_)
-                | Form::Least(_)
-                | Form::Greatest(_),
-            )
-            | None => {
-                let fails = self.b.ins().iconst(types::I64, 1);
-                self.gather(&mut proof.bad, fails);
-            }
+        } else {
+            // A CTA invariant: others are not chosen.
+            let [x, _] = self.range(finder, value, proof);
+            let low = self.b.ins().band_imm_s(x, i64::from(size - 1));
+            self.gather(&mut proof.bad, low);
         }
     }
 

@@ -186,6 +186,18 @@ impl Lower<'_, '_> {
         self.b.def_var(var, state);
     }
 
+    /// Where the lanes arrive at a node.
+    pub(in crate::lower) fn node_entry(&self, pos: usize) -> cl::Block {
+        let block = self.gangs.node_entry[pos].expand();
+        block.expect("other nodes do not lead to a node that is fallen through to")
+    }
+
+    /// Where the lanes run a node, once they have waited.
+    pub(in crate::lower) fn node_body(&self, pos: usize) -> cl::Block {
+        let block = self.gangs.node_body[pos].expand();
+        block.expect("no lane waits at a node that is fallen through to")
+    }
+
     /// Goes on at `next`, if any; lanes may be at the nodes in `reached`.
     pub(in crate::lower) fn go_on(&mut self, reached: &[usize], next: Option<usize>) {
         let Some(next) = next else {
