@@ -8,7 +8,7 @@
 mod common;
 
 use std::ffi::{CString, c_char};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use common::Folder;
 use libloading::Library;
@@ -65,15 +65,20 @@ struct Kernel {
     extra: u64,
 }
 
+/// While a stream is captured, no thread may allocate: one test runs at a time.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// The kernel of [`PTX`], four numbers of the device, and a stream.
 struct Setting {
     kernel: u64,
     memory: u64,
     stream: u64,
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl Setting {
     fn new() -> Setting {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut library, mut kernel, mut memory, mut stream) = (0_u64, 0_u64, 0_u64, 0_u64);
         let [text, name] = [PTX, "add"].map(|text| CString::new(text).unwrap());
         call!(
@@ -88,6 +93,7 @@ impl Setting {
             kernel,
             memory,
             stream,
+            _turn: turn,
         }
     }
 
