@@ -81,7 +81,7 @@ unsafe extern "C" fn device(
     loc: u32,
 ) -> u32 {
     let _callback = CallbackGuard::new();
-    let _fp = FpGuard::set(FpControl::DEFAULT);
+    let _fp = FpGuard::set_for_callback(FpControl::DEFAULT);
     // SAFETY: called by compiled code with its own context, and with an instruction that it keeps.
     let (call, op) = unsafe { (Call::new(cta), &*op) };
     let InstData::Device { op, .. } = op else {
@@ -147,7 +147,7 @@ unsafe fn fetch_together(
     (first_thread, mask, loc): (u32, u32, u32),
     area: Area,
 ) -> Result<u32, (u32, Fault)> {
-    let n_handles = 1 + usize::from(fetch.sampler);
+    let n_handles = sampling::n_handles(fetch);
     let handles = |lane: u32| -> [u64; 2] {
         std::array::from_fn(|n| match n < n_handles {
             // SAFETY: the caller's promise.
@@ -159,15 +159,30 @@ unsafe fn fetch_together(
     while todo != 0 {
         let lane = todo.trailing_zeros();
         let named = handles(lane);
-        // PERF: a loop over all lanes, without a branch; those that do not run have any handles.
-        let same = (0..u32::BITS).map(|lane| u32::from(handles(lane) == named) << lane);
-        let group = same.fold(0, |group, lane| group | lane) & todo;
+        let group = (0..n_handles).fold(todo, |group, n| {
+            // SAFETY: the caller's promise.
+            group & unsafe { area.lanes_with(n, named[n]) }
+        });
         todo &= !group;
-        let mut thread = call.thread(first_thread + lane, loc);
-        let bound = Bound::of(fetch, &mut thread, &named).map_err(|fault| (lane, fault))?;
-        // SAFETY: the caller's promise.
-        let done = unsafe { sampling::fetch(&call.grid.arena, fetch, &bound, group, area) };
-        rest |= if done { 0 } else { group };
+        // PERF: a result that holds a fault is large, and would be copied at each read.
+        let mut fault = None;
+        let find = |handles: &[u64]| {
+            let mut thread = call.thread(first_thread + lane, loc);
+            Bound::of(fetch, &mut thread, handles)
+                .map_err(|found| fault = Some(found))
+                .ok()
+        };
+        let textures = &call.grid.shared.textures;
+        let done = sampling::with_bound(textures, fetch, named, find, |bound| {
+            // SAFETY: the caller's promise.
+            unsafe { bound.read(&call.grid.arena, group, area) }
+        });
+        if let Some(fault) = fault {
+            return Err((lane, fault));
+        }
+        if done != Some(true) {
+            rest |= group;
+        }
     }
     Ok(rest)
 }

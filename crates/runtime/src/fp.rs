@@ -73,6 +73,12 @@ impl FpGuard {
         }
         FpGuard(before)
     }
+
+    /// As [`FpGuard::set`], for code that leaves the register as it finds it: nothing needs to be
+    /// restored if it has the value already.
+    pub(crate) fn set_for_callback(value: FpControl) -> Option<FpGuard> {
+        (FpControl::get() != value).then(|| FpGuard::set(value))
+    }
 }
 
 impl Drop for FpGuard {

@@ -6,14 +6,18 @@
     reason = "called by compiled code with raw pointers; elements are read where their image was found alive"
 )]
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 
 use ptxjit_abi::DEVICE_VALUE_BYTES;
-use ptxjit_device::texture::{Bound, LANES, Level, Texels, fetch_lanes, plane};
+use ptxjit_device::texture::{Bound, LANES, Level, Registry, Texels, fetch_lanes};
 use ptxjit_ir::{Color, Fetch, Lod, Type};
 use smallvec::SmallVec;
 
-use crate::memory::Arena;
+use crate::memory::{Alive, Arena};
 
 /// Words of one operand or result, for lanes side by side.
 type Words = [u32; LANES];
@@ -47,6 +51,24 @@ impl Area {
         unsafe { at.read_unaligned() }.into()
     }
 
+    /// The lanes whose value `n` is this one.
+    ///
+    /// # Safety
+    ///
+    /// As [`Area::handle`], for all lanes; those that do not run have any value.
+    pub(crate) unsafe fn lanes_with(self, n: usize, handle: u64) -> u32 {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            let values = self.0.wrapping_add(n * DEVICE_VALUE_BYTES);
+            // SAFETY: the caller's promise, and the processor has what is asked for.
+            return unsafe { avx2::lanes_with(values, handle) };
+        }
+        (0..u32::BITS).fold(0, |lanes, lane| {
+            // SAFETY: the caller's promise.
+            lanes | u32::from(unsafe { self.handle(n, lane) } == handle) << lane
+        })
+    }
+
     fn words(self, n: usize, first: usize) -> *mut u32 {
         self.0
             .wrapping_add(n * DEVICE_VALUE_BYTES + first * 4)
@@ -54,69 +76,161 @@ impl Area {
     }
 }
 
-/// Reads for the lanes of `mask`, all of which name the objects of `bound`. False, with nothing
-/// read, if the image is not alive in global memory.
-///
-/// # Safety
-///
-/// The area holds the operands and has room for the results of `fetch`.
-pub(crate) unsafe fn fetch(
-    arena: &Arena,
-    fetch: &Fetch,
-    bound: &Bound,
-    mask: u32,
-    area: Area,
-) -> bool {
-    let image = &bound.texture().image;
-    let n_levels = match fetch.lod {
-        Lod::Base => 1,
-        Lod::Level | Lod::Grad => image.levels.len(),
-    };
-    let levels = image.levels.iter().take(n_levels);
-    let ranges: SmallVec<[(u64, u64); 1]> = levels
-        .map(|level| (level.addr, image.level_bytes(level)))
-        .collect();
-    let read = || {
-        #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: the caller's promise, and the processor has what is asked for.
-            return unsafe { group_avx2(fetch, bound, mask, area) };
-        }
-        // SAFETY: the caller's promise.
-        unsafe { group(fetch, bound, mask, area) }
-    };
-    arena.while_alive(&ranges, read).is_some()
+/// A read with its objects, and what was found out at earlier reads with the same.
+pub(crate) struct Known {
+    bound: Bound,
+    alive: Cell<Option<Alive>>,
+    #[cfg(target_arch = "x86_64")]
+    columns: avx2::Known,
 }
 
+/// What was bound last: at which epoch of the registry, and by which handles.
+struct Last {
+    epoch: u64,
+    handles: [u64; 2],
+    known: Known,
+}
+
+/// Handles of objects that were made one after the other have different places.
+const N_LAST: usize = 4;
+
+thread_local! {
+    /// What this thread of the host has bound last, by texture.
+    static LAST: RefCell<[Option<Last>; N_LAST]> = const { RefCell::new([const { None }; N_LAST]) };
+}
+
+/// Calls `read` with what the operands of a read name: what was found for the same operands before,
+/// if nothing can have changed, else what `find` finds. None if that is nothing.
+pub(crate) fn with_bound<T>(
+    registry: &Registry,
+    fetch: &Fetch,
+    handles: [u64; 2],
+    find: impl FnOnce(&[u64]) -> Option<Bound>,
+    read: impl FnOnce(&mut Known) -> T,
+) -> Option<T> {
+    let epoch = registry.epoch();
+    LAST.with_borrow_mut(|last| {
+        let last = &mut last[handles[0] as usize % N_LAST];
+        if let Some(last) = last
+            && (last.epoch, last.handles) == (epoch, handles)
+            && last.known.bound.fetch() == fetch
+        {
+            return Some(read(&mut last.known));
+        }
+        let mut known = Known::new(find(&handles[..n_handles(fetch)])?);
+        let result = read(&mut known);
+        if known.bound.is_by_handle() {
+            *last = Some(Last {
+                epoch,
+                handles,
+                known,
+            });
+        }
+        Some(result)
+    })
+}
+
+impl Known {
+    fn new(bound: Bound) -> Known {
+        Known {
+            bound,
+            alive: Cell::default(),
+            #[cfg(target_arch = "x86_64")]
+            columns: avx2::Known::default(),
+        }
+    }
+
+    /// Reads for the lanes of `mask`, all of which name these objects. False, with nothing read, if
+    /// the image is not alive in global memory.
+    ///
+    /// # Safety
+    ///
+    /// The area holds the operands and has room for the results of the read.
+    pub(crate) unsafe fn read(&mut self, arena: &Arena, mask: u32, area: Area) -> bool {
+        let Known {
+            bound,
+            alive,
+            #[cfg(target_arch = "x86_64")]
+            columns,
+        } = self;
+        let image = &bound.texture().image;
+        let read = || {
+            #[cfg(target_arch = "x86_64")]
+            if std::arch::is_x86_feature_detected!("avx2") {
+                // SAFETY: the caller's promise, and the processor has what is asked for.
+                return unsafe { group_avx2(bound, columns, mask, area) };
+            }
+            // SAFETY: the caller's promise.
+            unsafe { group(bound, mask, area) }
+        };
+        let range = |level: &Level| (level.addr, image.level_bytes(level));
+        let done = match bound.fetch().lod {
+            Lod::Level | Lod::Grad if image.levels.len() > 1 => {
+                let ranges: SmallVec<[(u64, u64); 16]> = image.levels.iter().map(range).collect();
+                arena.while_alive(&ranges, alive, read)
+            }
+            Lod::Base | Lod::Level | Lod::Grad => {
+                arena.while_alive(&[range(image.base())], alive, read)
+            }
+        };
+        done.is_some()
+    }
+}
+
+/// Reads as [`group`] does, on a processor with AVX2.
+///
 /// # Safety
 ///
 /// As [`group`], and the processor has AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn group_avx2(fetch: &Fetch, bound: &Bound, mask: u32, area: Area) {
-    // SAFETY: the caller's promise.
-    unsafe { group(fetch, bound, mask, area) }
+unsafe fn group_avx2(bound: &Bound, columns: &mut avx2::Known, mask: u32, area: Area) {
+    let fetch = bound.fetch();
+    let mask = match bound.plane() {
+        Some(plane) if avx2::is_supported() => {
+            let args = n_handles(fetch);
+            let results = args + fetch.n_words();
+            let places = avx2::Places {
+                area,
+                args,
+                results,
+            };
+            // SAFETY: the caller's promise, and the processor has what is asked for.
+            unsafe { avx2::read(&plane, columns, mask, places) }
+        }
+        _ => mask,
+    };
+    if mask != 0 {
+        // SAFETY: the caller's promise.
+        unsafe { group(bound, mask, area) }
+    }
 }
 
 /// # Safety
 ///
-/// As [`fetch`], and the levels that may be read are alive until it returns.
+/// As [`Known::read`], and the levels that may be read are alive until it returns.
 #[inline(always)]
-unsafe fn group(fetch: &Fetch, bound: &Bound, mask: u32, area: Area) {
+unsafe fn group(bound: &Bound, mask: u32, area: Area) {
+    let fetch = bound.fetch();
     let image = &bound.texture().image;
     let open = |level: usize| {
         let level = &image.levels[level];
         Window::new(level, image.level_bytes(level))
     };
-    if let Some(plane) = plane(fetch, bound) {
+    if let Some(plane) = bound.plane() {
         let mut texels = open(0);
         let read = |args: &[Words], _| plane.read([&args[0], &args[1]], &mut texels);
         // SAFETY: the caller's promise.
         return unsafe { by_lanes(fetch, mask, area, read) };
     }
-    let read = |args: &[Words], live| fetch_lanes(fetch, bound, args, live, open);
+    let read = |args: &[Words], live| fetch_lanes(bound, args, live, open);
     // SAFETY: the caller's promise.
     unsafe { by_lanes(fetch, mask, area, read) }
+}
+
+/// Operands that name objects: a texture, and a sampler of its own.
+pub(crate) fn n_handles(fetch: &Fetch) -> usize {
+    1 + usize::from(fetch.sampler)
 }
 
 /// Operands behind the handles: layer, coordinates, derivatives, offsets and a reference value.
@@ -126,7 +240,7 @@ const MOST_WORDS: usize = 16;
 ///
 /// # Safety
 ///
-/// As [`fetch`].
+/// As [`Known::read`].
 #[inline(always)]
 unsafe fn by_lanes(
     fetch: &Fetch,
@@ -134,7 +248,7 @@ unsafe fn by_lanes(
     area: Area,
     mut read: impl FnMut(&[Words], [bool; LANES]) -> [Words; 4],
 ) {
-    let n_handles = 1 + usize::from(fetch.sampler);
+    let n_handles = n_handles(fetch);
     let n_words = fetch.n_words();
     let n_results = match fetch.color {
         Color::PackedHalves => 2,

@@ -2,12 +2,12 @@
 //! clamped. It gives what [`Site::linear`](super::sample::Site) gives, by the same sums in the same
 //! order, without the steps for a third axis, for borders and for layers.
 
-use ptxjit_ir::{Color, Geometry, Lod};
+use ptxjit_ir::{Color, Fetch, Geometry, Lod};
 
 use super::LANES;
-use super::object::{AddressMode, ChannelType, Resource, Shape};
-use super::sample::{Numbers, Site, hold, to_index};
-use super::texel::{Colors, Texels, Words, absent, half_to_float};
+use super::object::{AddressMode, ChannelType, Image, Resource, Sampler, Shape, Texture};
+use super::sample::{Numbers, hold, to_index};
+use super::texel::{Colors, Texels, Words, absent, absent_words, half_to_float};
 
 /// Neighbors along an axis.
 struct Sides {
@@ -16,44 +16,70 @@ struct Sides {
 }
 
 /// A plane that is read so.
-pub struct Plane<'a>(Site<'a>);
+pub struct Plane<'a> {
+    texture: &'a Texture,
+    sampler: &'a Sampler,
+}
+
+/// Whether a read is such a read, of channels that are read so.
+pub(super) fn is_plane(fetch: &Fetch, texture: &Texture, sampler: &Sampler) -> bool {
+    let image = &texture.image;
+    let clamps = |mode| match mode {
+        AddressMode::Clamp => true,
+        AddressMode::Wrap | AddressMode::Mirror => !sampler.normalized,
+        AddressMode::Border => false,
+    };
+    let is_plane = fetch.geometry == Geometry::D2 && image.shape == Shape::D2;
+    let is_plain = fetch.gather.is_none() && !fetch.depth && fetch.n_offsets() == 0;
+    let is_read_so = match image.dtype {
+        ChannelType::F32 | ChannelType::F16 => true,
+        ChannelType::U8 => texture.normalized_read && !texture.srgb,
+        ChannelType::I8
+        | ChannelType::U16
+        | ChannelType::I16
+        | ChannelType::U32
+        | ChannelType::I32 => false,
+    };
+    is_plane
+        && is_plain
+        && is_read_so
+        && sampler.linear
+        && !fetch.integer
+        && fetch.color == Color::Words
+        && (fetch.lod == Lod::Base || image.levels.len() == 1)
+        && image.resource != Resource::Linear
+        && sampler.address[..2].iter().copied().all(clamps)
+}
 
 impl<'a> Plane<'a> {
-    /// If this is such a read, of channels that are read so.
-    pub(super) fn of(site: Site<'a>) -> Option<Plane<'a>> {
-        let (fetch, image) = (site.fetch, &site.texture.image);
-        let clamps = |mode| match mode {
-            AddressMode::Clamp => true,
-            AddressMode::Wrap | AddressMode::Mirror => !site.sampler.normalized,
-            AddressMode::Border => false,
-        };
-        let is_plane = fetch.geometry == Geometry::D2 && image.shape == Shape::D2;
-        let is_plain = fetch.gather.is_none() && !fetch.depth && fetch.n_offsets() == 0;
-        let is_read_so = match image.dtype {
-            ChannelType::F32 | ChannelType::F16 => true,
-            ChannelType::U8 => site.texture.normalized_read && !site.texture.srgb,
-            ChannelType::I8
-            | ChannelType::U16
-            | ChannelType::I16
-            | ChannelType::U32
-            | ChannelType::I32 => false,
-        };
-        let is_such = is_plane
-            && is_plain
-            && is_read_so
-            && site.sampler.linear
-            && !fetch.integer
-            && fetch.color == Color::Words
-            && (fetch.lod == Lod::Base || image.levels.len() == 1)
-            && image.resource != Resource::Linear
-            && site.sampler.address[..2].iter().copied().all(clamps);
-        is_such.then_some(Plane(site))
+    /// Of a read for which [`is_plane`] holds.
+    #[inline]
+    pub(super) fn of(texture: &'a Texture, sampler: &'a Sampler) -> Plane<'a> {
+        Plane { texture, sampler }
+    }
+
+    /// The image, whose first level is read.
+    #[inline]
+    pub fn image(&self) -> &Image {
+        &self.texture.image
+    }
+
+    /// Whether coordinates are fractions of the size.
+    #[inline]
+    pub fn is_normalized(&self) -> bool {
+        self.sampler.normalized
+    }
+
+    /// What stands for each channel that the image does not have.
+    #[inline]
+    pub fn absent(&self) -> [u32; 4] {
+        absent_words(self.texture)
     }
 
     /// Reads for all lanes at these coordinates.
     #[inline(always)]
     pub fn read(&self, [x, y]: [&Words; 2], texels: &mut impl Texels) -> Colors {
-        match self.0.texture.image.dtype {
+        match self.texture.image.dtype {
             ChannelType::F32 => self.mixed([x, y], 4, |at| texels.words(at)),
             ChannelType::F16 => self.mixed([x, y], 2, |at| texels.halves(at).map(half_to_float)),
             ChannelType::U8
@@ -76,7 +102,7 @@ impl<'a> Plane<'a> {
         bytes: u64,
         mut read: impl FnMut(&[u64; LANES]) -> Words,
     ) -> Colors {
-        let image = &self.0.texture.image;
+        let image = &self.texture.image;
         let level = image.base();
         let [width, height, _] = level.size;
         let x = self.sides(x, width);
@@ -85,7 +111,7 @@ impl<'a> Plane<'a> {
         let size = u64::from(image.element_bytes());
         let rows = y.index.map(|side| side.map(|row| u64::from(row) * pitch));
         let columns = x.index.map(|side| side.map(|at| u64::from(at) * size));
-        let mut colors = absent(self.0.texture);
+        let mut colors = absent(self.texture);
         for (channel, values) in (0..u64::from(image.channels)).zip(&mut colors) {
             let mut sum = [0.0; LANES];
             for (row, by_row) in rows.iter().zip(&y.weight) {
@@ -110,7 +136,7 @@ impl<'a> Plane<'a> {
 
     #[inline(always)]
     fn sides(&self, coordinates: &Words, n: u32) -> Sides {
-        let scale = match self.0.sampler.normalized {
+        let scale = match self.sampler.normalized {
             true => f64::from(n),
             false => 1.0,
         };

@@ -161,31 +161,99 @@ pub fn sampler_of(unbound: &Unbound) -> Sampler {
     }
 }
 
-/// A texture with the sampler that a read uses, both found.
+/// A read with the texture and the sampler that it uses, both found.
 pub struct Bound {
-    texture: Found,
-    sampler: Option<Sampler>,
+    fetch: Fetch,
+    object: Arc<Object>,
+    /// As it is in effect: with normalized coordinates only where nothing overrides them.
+    sampler: Sampler,
+    is_plane: bool,
+    is_by_handle: bool,
 }
 
 impl Bound {
     /// Finds what the operands of a read name, and checks that the read fits the image.
     pub fn of(fetch: &Fetch, thread: &mut dyn Thread, handles: &[u64]) -> Result<Bound, Fault> {
-        let texture = Found::of(thread, handles[0])?;
-        let sampler = match fetch.sampler {
+        let found = Found::of(thread, handles[0])?;
+        let own = match fetch.sampler {
             true => Some(Found::of(thread, handles[1])?.sampler()?),
             false => None,
         };
-        check_fits(fetch, texture.texture()?)?;
-        Ok(Bound { texture, sampler })
+        let texture = found.texture()?;
+        check_fits(fetch, texture)?;
+        let sampler = in_effect(fetch, texture, own);
+        let is_plane = bilinear::is_plane(fetch, texture, &sampler);
+        let Found::Object(object) = found else {
+            unreachable!("only an object is a texture");
+        };
+        let is_by_handle = handles
+            .iter()
+            .all(|&handle| thread.object(handle).is_some());
+        Ok(Bound {
+            fetch: *fetch,
+            object,
+            sampler,
+            is_plane,
+            is_by_handle,
+        })
+    }
+
+    /// The read.
+    #[inline]
+    pub fn fetch(&self) -> &Fetch {
+        &self.fetch
+    }
+
+    /// Whether the operands are handles, which name the same until the [`Registry`] changes, rather
+    /// than addresses of variables.
+    #[inline]
+    pub fn is_by_handle(&self) -> bool {
+        self.is_by_handle
     }
 
     /// The texture.
+    #[inline]
     pub fn texture(&self) -> &Texture {
-        match self.texture.texture() {
-            Ok(texture) => texture,
-            Err(_) => unreachable!("checked when it was found"),
+        match &*self.object {
+            Object::Texture(texture) => texture,
+            Object::Surface(_) | Object::Sampler(_) => {
+                unreachable!("checked when it was found")
+            }
         }
     }
+
+    /// The plane, if the read is one that has a shorter way.
+    #[inline]
+    pub fn plane(&self) -> Option<Plane<'_>> {
+        let plane = || Plane::of(self.texture(), &self.sampler);
+        self.is_plane.then(plane)
+    }
+
+    fn site(&self, live: [bool; LANES]) -> Site<'_> {
+        Site {
+            fetch: &self.fetch,
+            texture: self.texture(),
+            sampler: &self.sampler,
+            live,
+        }
+    }
+}
+
+/// The sampler that is in effect for a read of a texture, with one of its own or with that of the
+/// texture.
+fn in_effect(fetch: &Fetch, texture: &Texture, own: Option<Sampler>) -> Sampler {
+    let is_cube = fetch.geometry.n_axes() == 3 && texture.image.shape.n_dims() == 2;
+    let mut sampler = match own {
+        Some(sampler) => Sampler {
+            normalized: sampler.normalized && texture.sampler.normalized,
+            ..sampler
+        },
+        None => texture.sampler,
+    };
+    sampler.normalized |= is_cube;
+    // Integers are not mixed, whatever a sampler of its own says.
+    sampler.linear &= texture.is_float();
+    sampler
 }
 
 /// Whether an image of a shape can be read or accessed by instructions for a geometry. Faces of
@@ -220,48 +288,19 @@ fn check_fits(fetch: &Fetch, texture: &Texture) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What a read works with, for the lanes of `live`.
-fn site<'a>(fetch: &'a Fetch, bound: &'a Bound, live: [bool; LANES]) -> Site<'a> {
-    let texture = bound.texture();
-    let is_cube = fetch.geometry.n_axes() == 3 && texture.image.shape.n_dims() == 2;
-    let mut sampler = match bound.sampler {
-        Some(sampler) => Sampler {
-            normalized: sampler.normalized && texture.sampler.normalized,
-            ..sampler
-        },
-        None => texture.sampler,
-    };
-    sampler.normalized |= is_cube;
-    // Integers are not mixed, whatever a sampler of its own says.
-    sampler.linear &= texture.is_float();
-    Site {
-        fetch,
-        texture,
-        sampler,
-        live,
-    }
-}
-
-/// The plane, if a read is one that has a shorter way.
-pub fn plane<'a>(fetch: &'a Fetch, bound: &'a Bound) -> Option<Plane<'a>> {
-    Plane::of(site(fetch, bound, [true; LANES]))
-}
-
 /// Reads for [`LANES`] threads: `args` are the operands behind the handles, `live` the threads that
 /// take part, and `open` gives the memory of a level. Gives [`TextureOp::results`], the others
 /// unspecified.
 #[inline(always)]
 pub fn fetch_lanes<T: Texels>(
-    fetch: &Fetch,
     bound: &Bound,
     args: &[[u32; LANES]],
     live: [bool; LANES],
     open: impl FnMut(usize) -> T,
 ) -> [[u32; LANES]; 4] {
     let texture = bound.texture();
-    let site = site(fetch, bound, live);
-    let words = site.read(args, open);
-    match fetch.color {
+    let words = bound.site(live).read(args, open);
+    match bound.fetch.color {
         Color::Words => words,
         Color::Halves => words.map(|channel| channel.map(|word| half(texture, word).into())),
         Color::PackedHalves => {
@@ -300,7 +339,7 @@ fn fetch_one(
     let mut live = [false; LANES];
     live[0] = true;
     let thread = std::cell::RefCell::new((thread, None));
-    let colors = fetch_lanes(fetch, &bound, &words, live, |level| OneThread {
+    let colors = fetch_lanes(&bound, &words, live, |level| OneThread {
         thread: &thread,
         base: bound.texture().image.levels[level].addr,
         last: None,

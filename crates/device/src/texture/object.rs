@@ -28,6 +28,7 @@ pub enum ChannelType {
 
 impl ChannelType {
     /// Bytes of a channel.
+    #[inline]
     pub fn bytes(self) -> u32 {
         match self {
             ChannelType::U8 | ChannelType::I8 => 1,
@@ -37,6 +38,7 @@ impl ChannelType {
     }
 
     /// Whether it holds floats.
+    #[inline]
     pub fn is_float(self) -> bool {
         matches!(self, ChannelType::F16 | ChannelType::F32)
     }
@@ -47,6 +49,7 @@ impl ChannelType {
     }
 
     /// The largest integer of a type that can be read as a fraction of it.
+    #[inline]
     pub fn full_scale(self) -> Option<f64> {
         match self {
             ChannelType::U8 => Some(255.0),
@@ -172,16 +175,19 @@ pub struct Image {
 
 impl Image {
     /// Bytes of an element.
+    #[inline]
     pub fn element_bytes(&self) -> u32 {
         self.dtype.bytes() * self.channels
     }
 
     /// Level 0.
+    #[inline]
     pub fn base(&self) -> &Level {
         &self.levels[0]
     }
 
     /// Bytes of a level from its first element to its last.
+    #[inline]
     pub fn level_bytes(&self, level: &Level) -> u64 {
         let rows = u64::from(level.size[1]) * u64::from(level.size[2]) * u64::from(self.layers);
         let row = u64::from(level.size[0]) * u64::from(self.element_bytes());
@@ -274,11 +280,13 @@ pub struct Texture {
 
 impl Texture {
     /// Whether results are floats.
+    #[inline]
     pub fn is_float(&self) -> bool {
         self.image.dtype.is_float() || self.is_fraction()
     }
 
     /// Whether integers are read as fractions.
+    #[inline]
     pub fn is_fraction(&self) -> bool {
         self.normalized_read && self.image.dtype.full_scale().is_some()
     }

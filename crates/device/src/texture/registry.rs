@@ -56,9 +56,16 @@ impl Registry {
         objects.get(&handle).cloned()
     }
 
+    /// A number that no registry had before its last change: what was found since this one was read
+    /// stays true as long as it is the same.
+    #[inline]
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
     /// As [`Registry::get`], faster where a thread of the host asks for the same handle again.
     pub fn recent(&self, handle: u64) -> Option<Arc<Object>> {
-        let epoch = self.epoch.load(Ordering::Acquire);
+        let epoch = self.epoch();
         LAST.with_borrow_mut(|last| match last {
             Some((at, of, object)) if (*at, *of) == (epoch, handle) => Some(object.clone()),
             _ => {

@@ -24,8 +24,7 @@ const FAR: f64 = (1 << 30) as f64;
 pub(super) struct Site<'a> {
     pub(super) fetch: &'a Fetch,
     pub(super) texture: &'a Texture,
-    /// As it is in effect: with normalized coordinates only where nothing overrides them.
-    pub(super) sampler: Sampler,
+    pub(super) sampler: &'a Sampler,
     /// Lanes that take part.
     pub(super) live: [bool; LANES],
 }

@@ -42,12 +42,18 @@ pub trait Texels {
 
 /// What stands for channels that an image does not have: 0, 0 and 1.
 pub(super) fn absent(texture: &Texture) -> Colors {
+    absent_words(texture).map(|word| [word; LANES])
+}
+
+/// As [`absent`], for one lane.
+#[inline]
+pub(super) fn absent_words(texture: &Texture) -> [u32; 4] {
     let one = if texture.is_float() {
         1f32.to_bits()
     } else {
         1
     };
-    [[0; LANES], [0; LANES], [0; LANES], [one; LANES]]
+    [0, 0, 0, one]
 }
 
 /// Reads an element for each lane, from offsets that lie inside. Channels that the image does not

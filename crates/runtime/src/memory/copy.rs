@@ -9,6 +9,7 @@
     reason = "copies reach device memory through addresses that are checked here"
 )]
 
+use std::cell::Cell;
 use std::sync::RwLockReadGuard;
 
 use ptxjit_device::Rows;
@@ -19,6 +20,13 @@ use super::{Access, Arena, MemoryError, raw};
 
 /// Bytes copied while the heap is held still.
 const STEP: u64 = 128 << 10;
+
+/// A range was found alive in a part of the arena, of which so many blocks had been freed.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Alive {
+    part: usize,
+    n_freed: u64,
+}
 
 /// What memory is filled with.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -181,19 +189,33 @@ impl Arena {
     }
 
     /// Calls `work` while each of the ranges (address and size) lies in one live allocation and
-    /// none of them is freed; none if they do not.
+    /// none of them is freed; none if they do not. `seen` is of an earlier call with the same
+    /// ranges, or none.
     pub(crate) fn while_alive<T>(
         &self,
         ranges: &[(u64, u64)],
+        seen: &Cell<Option<Alive>>,
         work: impl FnOnce() -> T,
     ) -> Option<T> {
         let heaps = self.heaps();
+        if let Some(Alive { part, n_freed }) = seen.get()
+            && heaps[part].n_freed() == n_freed
+        {
+            return Some(work());
+        }
         let mut virt = None;
         for &(addr, size) in ranges {
             let found = self
                 .check_ranges(&heaps, &[(addr, size, Access::Read)])
                 .ok()?;
             virt = virt.or(found);
+        }
+        if let (None, &[(addr, _)]) = (&virt, ranges)
+            && let Some(part) = self.part_of(addr)
+        {
+            let part = part as usize;
+            let n_freed = heaps[part].n_freed();
+            seen.set(Some(Alive { part, n_freed }));
         }
         Some(work())
     }

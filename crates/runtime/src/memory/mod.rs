@@ -41,6 +41,7 @@ pub(crate) use map::READ_ONLY;
 pub(crate) use reserve::PAGE;
 pub(crate) use windows::Window;
 
+pub(crate) use copy::Alive;
 pub use copy::Pattern;
 pub use tables::{Snapshot, TagTables};
 pub use virt::{Access, GRANULE, PhysicalMemory};
