@@ -22,7 +22,7 @@ pub(super) fn is_supported() -> bool {
         && is_x86_feature_detected!("f16c")
 }
 
-/// Which of 32 lanes hold the same 64-bit value as `value`, a lane after the other from `values` on.
+/// Which of 32 lanes hold this 64-bit value, their values being one after the other.
 ///
 /// # Safety
 ///
@@ -92,8 +92,8 @@ struct Window {
 #[derive(Copy, Clone, Default)]
 pub(super) struct Known([Option<Columns>; 4]);
 
-/// Operands and results of a read: numbers of the first operand behind the handles, and of the first
-/// result.
+/// Operands and results of a read: numbers of the first operand behind the handles, and of the
+/// first result.
 #[derive(Copy, Clone)]
 pub(super) struct Places {
     pub(super) area: Area,
@@ -101,8 +101,8 @@ pub(super) struct Places {
     pub(super) results: usize,
 }
 
-/// Reads for the lanes of `mask`. The result has those that are left to the portable code, for which
-/// nothing is stored.
+/// Reads for the lanes of `mask`. The result has those that are left to the portable code, for
+/// which nothing is stored.
 ///
 /// # Safety
 ///
@@ -342,8 +342,8 @@ impl<const BYTES: usize, const N: usize> Reader<BYTES, N> {
 
 /// Both neighbors of each lane along an axis of `n` elements, with weights that add up to `unit`.
 ///
-/// Places are counted in parts of 256 from the middle of an element on, rounded to the nearest, ties
-/// up. All of it is exact, and so is the sum of the multiply-add where it comes near to an integer.
+/// Places are counted in parts of 256 from the middle of an element on, rounded to the nearest,
+/// ties up. The multiply-add is exact wherever it comes near to an integer, so its floor is right.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 fn axis(words: __m256i, scale: f64, n: u32, unit: f64) -> Axis {
@@ -466,17 +466,19 @@ unsafe fn gather(base: *const u8, offsets: __m256i, element: usize) -> __m256i {
     let words = at.map(|offset| {
         let from = base.wrapping_add(offset as usize);
         // SAFETY: the caller's promise.
-        match element {
-            1 => u32::from(unsafe { from.read_volatile() }),
-            _ => u32::from(unsafe { from.cast::<u16>().read_volatile() }),
+        unsafe {
+            match element {
+                1 => u32::from(from.read_volatile()),
+                _ => u32::from(from.cast::<u16>().read_volatile()),
+            }
         }
     });
     // SAFETY: an array of eight words.
     unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
 }
 
-/// The channel of `BYTES` bytes in bits `shift` and up of each word: a float, a half, or a fraction of
-/// 255.
+/// The channel of `BYTES` bytes in bits `shift` and up of each word: a float, a half, or a fraction
+/// of 255.
 #[target_feature(enable = "avx2,f16c")]
 #[inline]
 fn decode<const BYTES: usize>(words: __m256i, shift: i32) -> __m256 {
