@@ -6,7 +6,8 @@
 //! ```
 //!
 //! `fuzz-extremes --check SEED --limit BYTES` and `fuzz-extremes --run SEED --limit BYTES` are such
-//! processes: they print what they took. `fuzz-extremes --print SEED --limit BYTES` prints the module.
+//! processes: they print what they took. `fuzz-extremes --print SEED --limit BYTES` prints the
+//! module.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -14,8 +14,8 @@ use crate::compile::CompileError;
 const MOST_PENDING: usize = 8_000;
 const MOST_PENDING_AT_NODE: usize = 8;
 
-/// Instructions of CLIF, and arguments that its branches pass, of code for gangs. The largest kernel
-/// in use, NVIDIA's immaTensorCoreGemm with its 4,096 products, has 960,000 instructions and
+/// Instructions of CLIF, and arguments that its branches pass, of code for gangs. The largest
+/// kernel in use, NVIDIA's immaTensorCoreGemm with its 4,096 products, has 960,000 instructions and
 /// compiles in five seconds. The time of register allocation grows faster than the arguments, and
 /// cannot be interrupted; large kernels in use have some ten thousand of them, where hundreds of
 /// loops with many entries make millions.

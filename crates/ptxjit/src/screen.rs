@@ -9,8 +9,8 @@
 //! if it failed, memory is put back and the interpreter runs it again. Findings are always those of
 //! the interpreter.
 //!
-//! A launch of which only memory is checked runs compiled code with these checks, whose findings are
-//! exact, unless all of it is proven.
+//! A launch of which only memory is checked runs compiled code with these checks, whose findings
+//! are exact, unless all of it is proven.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -370,7 +370,8 @@ impl Launch {
         Ok(time.map(|time| (time + proving, is_proven)))
     }
 
-    /// Runs the launch without checks if it is proven that there is nothing to find; none otherwise.
+    /// Runs the launch without checks if it is proven that there is nothing to find; none
+    /// otherwise.
     pub(crate) fn run_proven(
         &self,
         params: &[u8],

@@ -81,7 +81,7 @@ pub(crate) struct Known {
     bound: Bound,
     alive: Cell<Option<Alive>>,
     #[cfg(target_arch = "x86_64")]
-    columns: avx2::Known,
+    columns: avx2::KnownColumns,
 }
 
 /// What was bound last: at which epoch of the registry, and by which handles.
@@ -91,7 +91,8 @@ struct Last {
     known: Known,
 }
 
-/// Handles of objects that were made one after the other have different places.
+/// Places by the lowest bits of a handle: handles are consecutive numbers, so the few textures that
+/// a kernel reads mostly have places of their own.
 const N_LAST: usize = 4;
 
 thread_local! {
@@ -136,7 +137,7 @@ impl Known {
             bound,
             alive: Cell::default(),
             #[cfg(target_arch = "x86_64")]
-            columns: avx2::Known::default(),
+            columns: avx2::KnownColumns::default(),
         }
     }
 
@@ -184,7 +185,7 @@ impl Known {
 /// As [`group`], and the processor has AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn group_avx2(bound: &Bound, columns: &mut avx2::Known, mask: u32, area: Area) {
+unsafe fn group_avx2(bound: &Bound, columns: &mut avx2::KnownColumns, mask: u32, area: Area) {
     let fetch = bound.fetch();
     let mask = match bound.plane() {
         Some(plane) if avx2::is_supported() => {

@@ -1,7 +1,7 @@
 //! Kernels whose addresses are functions of the thread's numbers, for the proofs that spare
 //! sanitizers their checks: strides that fit and strides that do not quite, guards, loops with and
-//! without barriers, buffers that overlap, blocks of odd shapes, copies, and what lanes of a warp do
-//! together.
+//! without barriers, buffers that overlap, blocks of odd shapes, copies, and what lanes of a warp
+//! do together.
 //!
 //! Nothing is race-free by construction. [`check`] asks the exact detectors what there is, and
 //! compiled code of every gang width must say the same, whatever was proven.

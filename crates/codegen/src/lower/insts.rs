@@ -1,5 +1,5 @@
-//! A node's instructions, in each of its versions: once, or for gangs of which all lanes run and for
-//! others.
+//! A node's instructions, in each of its versions: once, or for gangs of which all lanes run and
+//! for others.
 
 use cranelift_codegen::ir::InstBuilder;
 use ptxjit_ir::{self as ir, Inst};

@@ -10,9 +10,9 @@
 //! 3. `compute`: instructions without access
 //! 4. `flow`: control flow, waits, the loops over gangs
 //!
-//! Above them: `effects`, instructions with effects, with `count`, the counters of coverage; `runs`,
-//! in which order instructions are emitted, and `products`, those of matrices; `insts`, all of a
-//! node's instructions, and here its form.
+//! Above them: `effects`, instructions with effects, with `count`, the counters of coverage;
+//! `runs`, in which order instructions are emitted, and `products`, those of matrices; `insts`, all
+//! of a node's instructions, and here its form.
 //!
 //! Below all layers, `stubs` has code that several places call. What each operation emits, where it
 //! does not depend on the program, is in `ops`.

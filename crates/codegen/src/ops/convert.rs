@@ -391,7 +391,8 @@ impl Emitter<'_> {
         self.vector_convert_native(cvt, x)
     }
 
-    /// A conversion of which one side at least is a float of 32 or 64 bits, and none a narrower one.
+    /// A conversion of which one side at least is a float of 32 or 64 bits, and none a narrower
+    /// one.
     fn vector_convert_native(&mut self, cvt: &Convert, x: Quad) -> Option<Quad> {
         match (cvt.from, cvt.to) {
             (_, NumFmt::F32 | NumFmt::F64) if cvt.sat => {

@@ -5,8 +5,8 @@
 //! handle lies. [`Registry`] has the objects; they describe images in global memory, and nothing of
 //! them is in memory that kernels can change.
 //!
-//! Reads of textures are worked out for [`LANES`] threads at once ([`fetch_lanes`], and [`Plane`] for
-//! the one that programs make most), for one thread with one of them in use.
+//! Reads of textures are worked out for [`LANES`] threads at once ([`fetch_lanes`], and [`Plane`]
+//! for the one that programs make most), for one thread with one of them in use.
 
 mod bilinear;
 mod cube;

@@ -15,6 +15,9 @@ use ptxjit_device::texture::{LANES, Plane};
 
 use super::{Area, Words};
 
+/// All lanes of a group.
+const ALL: u32 = (1 << LANES) - 1;
+
 /// Whether the processor has what [`read`] needs.
 pub(super) fn is_supported() -> bool {
     is_x86_feature_detected!("avx2")
@@ -22,7 +25,7 @@ pub(super) fn is_supported() -> bool {
         && is_x86_feature_detected!("f16c")
 }
 
-/// Which of 32 lanes hold this 64-bit value, their values being one after the other.
+/// Which of 32 lanes hold this 64-bit value; the values of lanes are contiguous.
 ///
 /// # Safety
 ///
@@ -80,17 +83,17 @@ struct Columns {
     window: Option<Window>,
 }
 
-/// Eight elements of a row that follow each other, among which are all that a group reads of it:
-/// the first, and the two neighbors of each lane counted from it.
+/// Eight contiguous elements of a row, among which are all that a group reads of it: the first, and
+/// the two neighbors of each lane counted from it.
 #[derive(Copy, Clone)]
 struct Window {
     first: usize,
     columns: [__m256i; 2],
 }
 
-/// What is known of the last read of an image, by groups.
+/// The columns of the last read of an image, by groups.
 #[derive(Copy, Clone, Default)]
-pub(super) struct Known([Option<Columns>; 4]);
+pub(super) struct KnownColumns([Option<Columns>; 4]);
 
 /// Operands and results of a read: numbers of the first operand behind the handles, and of the
 /// first result.
@@ -108,7 +111,12 @@ pub(super) struct Places {
 ///
 /// The area has the operands and room for the results, and the level is alive. The processor [is
 /// supported](is_supported).
-pub(super) unsafe fn read(plane: &Plane<'_>, known: &mut Known, mask: u32, places: Places) -> u32 {
+pub(super) unsafe fn read(
+    plane: &Plane<'_>,
+    known: &mut KnownColumns,
+    mask: u32,
+    places: Places,
+) -> u32 {
     let image = plane.image();
     // SAFETY: the caller's promise.
     unsafe {
@@ -131,7 +139,7 @@ pub(super) unsafe fn read(plane: &Plane<'_>, known: &mut Known, mask: u32, place
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn read_group<const BYTES: usize, const N: usize>(
     plane: &Plane<'_>,
-    known: &mut Known,
+    known: &mut KnownColumns,
     mask: u32,
     places: Places,
 ) -> u32 {
@@ -147,7 +155,7 @@ unsafe fn read_group<const BYTES: usize, const N: usize>(
     let mut rest = 0;
     let mut last: Option<Row> = None;
     for first in (0..u32::BITS as usize).step_by(LANES) {
-        let some = mask >> first & ((1 << LANES) - 1);
+        let some = mask >> first & ALL;
         if some == 0 {
             continue;
         }
@@ -332,8 +340,8 @@ impl<const BYTES: usize, const N: usize> Reader<BYTES, N> {
         let from = _mm256_set1_epi32(first);
         let columns = [left, right].map(|column| _mm256_sub_epi32(column, from));
         let any = _mm256_or_si256(columns[0], columns[1]);
-        let is_close = _mm256_testz_si256(any, _mm256_set1_epi32(!(LANES as i32 - 1))) != 0;
-        is_close.then_some(Window {
+        let is_contiguous = _mm256_testz_si256(any, _mm256_set1_epi32(!(LANES as i32 - 1))) != 0;
+        is_contiguous.then_some(Window {
             first: first as usize,
             columns,
         })
@@ -403,7 +411,7 @@ fn unusual<const N: usize>(is_far: __m256i, colors: &[__m256; N]) -> u32 {
 #[target_feature(enable = "avx2")]
 #[inline]
 fn only_live(words: __m256i, some: u32) -> __m256i {
-    if some == (1 << LANES) - 1 {
+    if some == ALL {
         return words;
     }
     let first = some.trailing_zeros() as i32;
@@ -441,7 +449,7 @@ fn is_same(x: __m256i, y: __m256i) -> bool {
 unsafe fn store(to: *mut u32, words: __m256i, some: u32) {
     // SAFETY: the caller's promise.
     unsafe {
-        match some == (1 << LANES) - 1 {
+        match some == ALL {
             true => _mm256_storeu_si256(to.cast(), words),
             false => _mm256_maskstore_epi32(to.cast(), mask_of(some), words),
         }

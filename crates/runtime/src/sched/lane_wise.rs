@@ -151,8 +151,8 @@ impl Runner<'_> {
         Ok(group)
     }
 
-    /// The state to enter next: the first in the program, so that lanes behind catch up; or any, with a single gang, in a
-    /// random schedule.
+    /// The state to enter next: the first in the program, so that lanes behind catch up; or any,
+    /// with a single gang, in a random schedule.
     fn choose(&mut self, cta: &Cta, pending: &WarpMasks) -> (usize, Option<u32>) {
         let states = cta.lane_states.slice();
         if let Some(rng) = &mut self.rng {
@@ -288,7 +288,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Lets lanes go on whose warp operation or barrier has become complete by the stopping of `stopped`.
+    /// Lets lanes go on whose warp operation or barrier is complete as `stopped` have stopped.
     fn settle(&mut self, cta: &mut Cta, stopped: &WarpMasks) {
         for (warp, &lanes) in stopped.iter().enumerate().take(cta.lanes.n_warps) {
             if lanes != 0 && cta.lanes.in_warp_op[warp] != 0 {
@@ -384,7 +384,7 @@ impl Runner<'_> {
         }
     }
 
-    /// All live lanes wait at one warp operation: completes it if every warp's lanes are what it waits for.
+    /// All live lanes wait at one warp operation: completes it if it waits for no lanes but these.
     pub(super) fn warps_together(&self, cta: &mut Cta, point: u32) -> bool {
         let point = &self.grid.kernel.resume_points[point as usize];
         let ResumeKind::Warp { op, sync, ty } = point.kind else {
@@ -416,7 +416,7 @@ impl Runner<'_> {
         true
     }
 
-    /// Completes the `.sync` operations of a warp for which all members that have not ended have arrived.
+    /// Completes the `.sync` operations of a warp at which all members that live have arrived.
     fn meet_synchronised(&mut self, cta: &mut Cta, warp: usize) {
         let mut rest = cta.lanes.in_warp_op[warp];
         while rest != 0 {
@@ -440,7 +440,7 @@ impl Runner<'_> {
         let state = point_number(cta.lane_states.slice()[warp * WARP + first as usize]);
         let here = at_state(cta, warp, rest, |other| point_number(other) == state);
         let operands = &self.grid.kernel.resume_points[state].operands;
-        // Lanes at one instruction with a constant mask are in one meeting; the others are asked one by one.
+        // Lanes at one instruction with a constant mask belong together; others are asked each.
         let (sure, ask) = match operands.last() {
             Some(Operand::Const(_)) => (here, rest & !here),
             Some(Operand::Slot { .. }) | None => (0, rest),
@@ -468,9 +468,10 @@ impl Runner<'_> {
         }
     }
 
-    /// Completes an operation without `.sync` for the lanes of a warp that wait at the same instruction, once no lane of
-    /// the warp can run. Of several such instructions the first in the program goes first: lanes behind it are the ones
-    /// that the others would have waited for under lockstep.
+    /// Completes an operation without `.sync` for the lanes of a warp that wait at the same
+    /// instruction, once no lane of the warp can run. Of several such instructions the first in the
+    /// program goes first: lanes behind it are the ones that the others would have waited for under
+    /// lockstep.
     fn meet_unsynchronised(&mut self, cta: &mut Cta, warp: usize) -> bool {
         if cta.lanes.ready[warp] != 0 || cta.lanes.in_warp_op[warp] == 0 {
             return false;
@@ -496,7 +497,7 @@ impl Runner<'_> {
         true
     }
 
-    /// Computes a warp operation for the lanes of `group`, each with the slots of its own resume point.
+    /// Computes a warp operation for the lanes of `group`, each with the slots of its resume point.
     fn exchange(&self, cta: &mut Cta, warp: usize, group: u32, op: WarpOp, ty: Type) {
         let points = &self.grid.kernel.resume_points;
         let thread = |lane: u32| warp as u32 * 32 + lane;
@@ -542,7 +543,8 @@ fn member_mask(cta: &Cta, thread: u32, operand: Operand) -> u32 {
     cta.layout.read(cta.slots.slice(), thread, operand) as u32
 }
 
-/// The lanes of `mask` in a warp whose states pass a test. The states are padded, so a warp has all of them.
+/// The lanes of `mask` in a warp whose states pass a test. The states are padded, so a warp has all
+/// of them.
 fn at_state(cta: &Cta, warp: usize, mask: u32, test: impl Fn(u16) -> bool) -> u32 {
     let states = &cta.lane_states.slice()[warp * WARP..][..WARP];
     let bit = |(lane, &state): (usize, &u16)| u32::from(test(state)) << lane;

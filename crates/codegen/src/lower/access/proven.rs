@@ -76,8 +76,8 @@ impl Lower<'_, '_> {
         self.available = Available::default();
     }
 
-    /// Whether the code being emitted runs only in CTAs in which this access passes its tests in all
-    /// threads.
+    /// Whether the code being emitted runs only in CTAs in which this access passes its tests in
+    /// all threads.
     pub(super) fn is_proven(&self, addr: Value, offset: i32, size: u32) -> bool {
         self.node.is_proven
             && self
@@ -267,7 +267,8 @@ impl Lower<'_, '_> {
         [low, high]
     }
 
-    /// Requires that a range of 32-bit numbers fits into these, of others that it fits into 48 bits.
+    /// Requires that a range of 32-bit numbers fits into these, of others that it fits into 48
+    /// bits.
     fn require(&mut self, ty: Type, range: Range, proof: &mut Proof) {
         let half = if ty == Type::B64 { 1 << 47 } else { 1 << 31 };
         let moved = self.each(range, |lower, x| lower.b.ins().iadd_imm_s(x, half));

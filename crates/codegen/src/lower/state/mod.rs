@@ -5,7 +5,8 @@
 //! * `values`: values from definition to use, `predicates`: as bits, `subword`: with narrow lanes,
 //!   `homes`: in the frame; `single_lane`: those of the only lane that runs
 //! * `invariants`: what is computed once per CTA or gang, by `sregs`, `scalars` and `wrapped_index`
-//! * `end_lanes`: what the first and the last lane tell of a predicate; `versions`: nodes for whole gangs
+//! * `end_lanes`: what the first and the last lane tell of a predicate; `versions`: nodes for whole
+//!   gangs
 
 pub(super) mod end_lanes;
 pub(super) mod gang;

@@ -306,8 +306,8 @@ fn copy(text: &str, n_dims: usize) -> String {
         .replace(" O", &format!(" {}", list("o", n_dims.saturating_sub(2))))
 }
 
-/// A kernel with one copy, whose end it waits for a while: a copy of fewer bytes than were announced
-/// never completes the barrier's phase.
+/// A kernel with one copy, whose end it waits for a while: a copy of fewer bytes than were
+/// announced never completes the barrier's phase.
 fn kernel(name: &str, copy: &str) -> String {
     format!(
         ".visible .entry {name}(.param .align 64 .b8 map[128], .param .align 4 .b8 at[20], .param .u32 bytes)

@@ -5,8 +5,8 @@
 //! counts, and the rest as one digit). With bits for digits, shifts and masks are as linear as
 //! products are.
 //!
-//! A [`Form`] is a sum of digits times constants, a part that a [`Table`] tells for each thread of a
-//! CTA, and a part that is not known but for its range.
+//! A [`Form`] is a sum of digits times constants, a part that a [`Table`] tells for each thread of
+//! a CTA, and a part that is not known but for its range.
 //! What a register of `w` bits holds is the form's integer modulo `2^w`, so that sums and products
 //! need no care; whatever depends on the integer itself asks for it as [unsigned](Form::unsigned)
 //! or [signed](Form::signed), which is known if the range allows one answer.
@@ -32,8 +32,8 @@ pub(super) struct Table {
     pub(super) step: u32,
 }
 
-/// A sum `c[0] * digit 0 + … + t + u`, for some `u` of `lo, lo + step, … hi` and the number `t` that
-/// the table has for the thread.
+/// A sum `c[0] * digit 0 + … + t + u`, for some `u` of `lo, lo + step, … hi` and the number `t`
+/// that the table has for the thread.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Form {
     pub(super) c: [i64; DIGITS],

@@ -138,7 +138,8 @@ impl Divergence {
         self.affine_binary(func, (op, ty), (a, sta, ala), (b, stb, alb), constant)
     }
 
-    /// An operation with operands of constant strides, and what the second one is if it is constant.
+    /// An operation with operands of constant strides, and what the second one is if it is
+    /// constant.
     #[expect(clippy::wildcard_enum_match_arm, reason = "others keep no stride")]
     fn affine_binary(
         &self,
