@@ -7,6 +7,7 @@
 //! memory is that buffer.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use ptxjit_ir::{AtomicFmt, AtomicOp, TensorOp, eval};
 
@@ -77,7 +78,7 @@ pub(super) fn load(op: TensorOp, thread: &mut dyn Thread, args: &[u64]) -> Resul
     check_box_address(to)?;
     let mut room = Default::default();
     let walk = map.walk(start(mode, rank, rest, &mut room))?;
-    let bytes = shared_bytes(&map, &walk) as u64;
+    let bytes = copied_bytes(&map, &walk) as u64;
     let Some(&ranks) = rest.last().filter(|_| multicast) else {
         bring(thread, &map, &walk, to)?;
         return complete(thread, barrier, bytes);
@@ -157,7 +158,7 @@ fn bring(thread: &mut dyn Thread, map: &TensorMap, walk: &Walk, to: u64) -> Resu
     with_buffer(walk.bytes.max(shared), |buffer| {
         gather(thread, map, walk, &mut buffer[..walk.bytes])?;
         expand(map, walk.bytes, buffer);
-        put(thread, map, to, &mut buffer[..shared])
+        put(thread, (map, walk), to, &mut buffer[..shared])
     })
 }
 
@@ -193,7 +194,7 @@ pub(super) fn store(op: TensorOp, thread: &mut dyn Thread, args: &[u64]) -> Resu
         return Ok(());
     }
     with_buffer(walk.bytes.max(shared), |buffer| {
-        take(thread, &map, (from, shared), buffer)?;
+        take(thread, (&map, &walk), (from, shared), buffer)?;
         put_rows(thread, reduction, &walk, &buffer[..walk.bytes])
     })
 }
@@ -214,7 +215,7 @@ pub(crate) fn outgoing(
     let (map, from, reduction, walk) = leaving(op, thread, args)?;
     let shared = shared_bytes(&map, &walk);
     let mut bytes = vec![0; walk.bytes.max(shared)];
-    take(thread, &map, (from, shared), &mut bytes)?;
+    take(thread, (&map, &walk), (from, shared), &mut bytes)?;
     bytes.truncate(walk.bytes);
     Ok(Outgoing {
         reduction,
@@ -232,11 +233,11 @@ impl Outgoing {
 /// Reads `shared` bytes of a box to a buffer, as they lie in global memory.
 fn take(
     thread: &mut dyn Thread,
-    map: &TensorMap,
+    (map, walk): (&TensorMap, &Walk),
     (from, shared): (u64, usize),
     buffer: &mut [u8],
 ) -> Result<(), Fault> {
-    get(thread, map, from, &mut buffer[..shared])?;
+    get(thread, (map, walk), from, &mut buffer[..shared])?;
     pack(map, shared, buffer);
     Ok(())
 }
@@ -295,9 +296,22 @@ fn check_store(map: &TensorMap, coordinates: &[i32]) -> Result<(), Fault> {
     }
 }
 
+/// Bytes of a box in shared memory, from the first to the last.
 fn shared_bytes(map: &TensorMap, walk: &Walk) -> usize {
-    let unit = map.dtype.unit();
-    walk.bytes / unit.global as usize * unit.shared as usize
+    map.dtype.unit().in_shared(walk.bytes)
+}
+
+/// Likewise, without the gaps between its rows.
+fn copied_bytes(map: &TensorMap, walk: &Walk) -> usize {
+    map.dtype
+        .unit()
+        .in_shared(walk.bytes / walk.pitch * walk.row)
+}
+
+/// The rows of a box of `len` bytes, if there are gaps between them.
+fn separate_rows(walk: &Walk, len: usize) -> Option<impl Iterator<Item = Range<usize>>> {
+    let starts = (0..len).step_by(walk.pitch);
+    (walk.row < walk.pitch).then(|| starts.map(|at| at..at + walk.row))
 }
 
 /// Fills a buffer with the units of a walk.
@@ -354,48 +368,73 @@ fn pack(map: &TensorMap, len: usize, buffer: &mut [u8]) {
 }
 
 /// Writes a box to shared memory, permuted.
-fn put(thread: &mut dyn Thread, map: &TensorMap, to: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+fn put(
+    thread: &mut dyn Thread,
+    (map, walk): (&TensorMap, &Walk),
+    to: u64,
+    bytes: &mut [u8],
+) -> Result<(), Fault> {
+    if let Some(mut rows) = separate_rows(walk, bytes.len()) {
+        return rows.try_for_each(|row| {
+            each_place(map, to, row, |addr, range| {
+                thread.write(addr, &bytes[range])
+            })
+        });
+    }
     let line = to / LINE as u64;
     let whole = bytes.len() / LINE * LINE;
     map.swizzle.permute(line, bytes);
     thread.write(to, &bytes[..whole])?;
     // What is left over of the last line may change places with bytes behind the box, which stay.
-    each_place(map, to, whole, bytes.len(), |addr, range| {
+    each_place(map, to, whole..bytes.len(), |addr, range| {
         thread.write(addr, &bytes[range])
     })
 }
 
 /// Reads a permuted box from shared memory.
-fn get(thread: &mut dyn Thread, map: &TensorMap, from: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+fn get(
+    thread: &mut dyn Thread,
+    (map, walk): (&TensorMap, &Walk),
+    from: u64,
+    bytes: &mut [u8],
+) -> Result<(), Fault> {
+    if let Some(mut rows) = separate_rows(walk, bytes.len()) {
+        return rows.try_for_each(|row| {
+            each_place(map, from, row, |addr, range| {
+                thread.read(addr, &mut bytes[range])
+            })
+        });
+    }
     let line = from / LINE as u64;
     let whole = bytes.len() / LINE * LINE;
     thread.read(from, &mut bytes[..whole])?;
     map.swizzle.permute(line, &mut bytes[..whole]);
-    each_place(map, from, whole, bytes.len(), |addr, range| {
+    each_place(map, from, whole..bytes.len(), |addr, range| {
         thread.read(addr, &mut bytes[range])
     })
 }
 
-/// Calls `f` with the addresses of pieces of a part of a line, and where they are in the box.
+/// Calls `f` with the addresses of the pieces of a part of a line, and where they are in the box,
+/// which begins at `base`.
 fn each_place(
     map: &TensorMap,
     base: u64,
-    from: usize,
-    to: usize,
-    mut f: impl FnMut(u64, std::ops::Range<usize>) -> Result<(), Fault>,
+    part: Range<usize>,
+    mut f: impl FnMut(u64, Range<usize>) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     const PIECE: usize = 8;
-    if from == to {
+    if part.is_empty() {
         return Ok(());
     }
-    let start = base + from as u64;
-    let exchange = map.swizzle.exchange(start / LINE as u64);
+    let line = part.start / LINE * LINE;
+    let exchange = map.swizzle.exchange((base + line as u64) / LINE as u64);
     if exchange == 0 {
-        return f(start, from..to);
+        return f(base + part.start as u64, part);
     }
-    (from..to).step_by(PIECE).try_for_each(|at| {
-        let place = (at - from) ^ exchange;
-        f(start + place as u64, at..to.min(at + PIECE))
+    let end = part.end;
+    part.step_by(PIECE).try_for_each(|at| {
+        let place = line + ((at - line) ^ exchange);
+        f(base + place as u64, at..end.min(at + PIECE))
     })
 }
 

@@ -222,6 +222,13 @@ pub(crate) struct Unit {
     pub(crate) shared: u64,
 }
 
+impl Unit {
+    /// Bytes in shared memory of so many in global memory.
+    pub(crate) fn in_shared(self, bytes: usize) -> usize {
+        bytes / self.global as usize * self.shared as usize
+    }
+}
+
 impl ElementType {
     pub(crate) fn unit(self) -> Unit {
         let (elements, global, shared) = match self {

@@ -8,7 +8,7 @@
 use ptxjit_ir::TensorMode;
 use smallvec::SmallVec;
 
-use super::map::{Access, MAX_RANK, Pixels, TensorMap, Unit};
+use super::map::{Access, Interleave, MAX_RANK, Pixels, SwizzleMode, TensorMap, Unit};
 use crate::{Fault, Rows};
 
 /// Most bytes of a copy: more than any shared memory has.
@@ -21,8 +21,13 @@ const LARGE: u64 = 16 << 20;
 /// What a copy moves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Walk {
-    /// Bytes of all units as they lie in global memory, outside ones included.
+    /// Bytes of all units as they lie in global memory, outside ones included, and of the gaps
+    /// between rows.
     pub(crate) bytes: usize,
+    /// Bytes of a row of the box.
+    pub(crate) row: usize,
+    /// Bytes from one row to the next, see [`TensorMap::pitch`].
+    pub(crate) pitch: usize,
     /// Those inside, with the position of the first byte among all.
     pub(crate) rows: SmallVec<[(usize, Rows); 4]>,
     /// Bytes inside.
@@ -65,6 +70,24 @@ impl TensorMap {
                 bytes.saturating_mul(dim)
             });
         bytes / self.dtype.unit().elements > LARGE
+    }
+
+    /// Bytes in shared memory from one row of a box to the next, which has `row` bytes. PTX ISA,
+    /// "Swizzling Modes", does not tell where rows lie that are shorter than the bytes which a
+    /// swizzle permutes: an H100 begins each of them at a multiple of these. The rows of 96 bytes
+    /// in the figure of that mode have no gaps.
+    fn pitch(&self, row: u64) -> u64 {
+        let is_padded = self.dtype.is_padded() || self.interleave != Interleave::None;
+        match self.swizzle.mode {
+            SwizzleMode::B32 | SwizzleMode::B64 | SwizzleMode::B128 if !is_padded => {
+                row.max(self.swizzle.span().unwrap_or(0))
+            }
+            SwizzleMode::None
+            | SwizzleMode::B32
+            | SwizzleMode::B64
+            | SwizzleMode::B96
+            | SwizzleMode::B128 => row,
+        }
     }
 
     /// What a copy from (or to) `start` moves. The map has been checked.
@@ -111,8 +134,7 @@ fn wrong_mode(access: &Access, mode: TensorMode) -> Fault {
 struct Walker<'m> {
     map: &'m TensorMap,
     unit: Unit,
-    /// Units of a row of the box, of which `x` are inside.
-    row: u64,
+    /// Which units of a row of the box are inside.
     x: Span,
     /// The first unit of dimension 0.
     first: i64,
@@ -151,12 +173,13 @@ impl<'m> Walker<'m> {
         Ok(Walker {
             map,
             unit,
-            row,
             x: span(first, step, row, map.dims[0] / elements),
             first,
             is_large: map.is_large(),
             walk: Walk {
                 bytes: 0,
+                row: (row * unit.global) as usize,
+                pitch: map.pitch(row * unit.global) as usize,
                 rows: SmallVec::new(),
                 inside: 0,
             },
@@ -166,7 +189,7 @@ impl<'m> Walker<'m> {
     /// Reserves places for `count` rows; returns where they begin.
     fn reserve(&mut self, count: u64) -> Result<u64, Fault> {
         let start = self.walk.bytes as u64;
-        let bytes = (count.saturating_mul(self.row)).saturating_mul(self.unit.global);
+        let bytes = count.saturating_mul(self.walk.pitch as u64);
         let end = start.saturating_add(bytes);
         if end > MAX_BYTES {
             return Err(Fault::refused(format!(
@@ -190,7 +213,7 @@ impl<'m> Walker<'m> {
         let Some(outer) = outer.filter(|_| y.inside != 0 && self.x.inside != 0) else {
             return Ok(());
         };
-        let pitch = self.row * self.unit.global;
+        let pitch = self.walk.pitch as u64;
         let (x0, y0) = (
             self.first + (self.x.before * map.step(0)) as i64,
             group.first + (y.before * group.step) as i64,
@@ -272,7 +295,7 @@ impl<'m> Walker<'m> {
                 box_dims[1]
             )));
         }
-        if self.map.interleave != super::map::Interleave::None {
+        if self.map.interleave != Interleave::None {
             return Err(Fault::refused(
                 "the tensor map is interleaved: gather4 and scatter4 take none that are",
             ));
@@ -360,7 +383,7 @@ impl<'m> Walker<'m> {
                 "`wHalo` is {halo} and `wOffset` {offset}: they are below {most} and 32"
             )));
         }
-        if is_128 && map.swizzle.mode == super::map::SwizzleMode::B96 {
+        if is_128 && map.swizzle.mode == SwizzleMode::B96 {
             return Err(Fault::refused("im2col::w::128 has no swizzle 96B"));
         }
         let (runs, per_run) = match is_128 {
