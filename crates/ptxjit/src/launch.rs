@@ -679,8 +679,10 @@ impl Prepared {
             let program = kernel.marked_program()?;
             found.extend(self.context(ran_as).of_failure(failure, &program));
         }
-        module.device.tell(&found);
-        self.launch.report.extend(found);
+        if !found.is_empty() {
+            module.device.tell(&found);
+            self.launch.report.extend(found);
+        }
         let stats = self.stats(result?, is_proven);
         Ok(LaunchStats { is_proven, ..stats })
     }

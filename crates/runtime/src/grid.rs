@@ -28,6 +28,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ptxjit_abi::{CompiledKernel, CtaContext, RuntimeFns};
+use smallvec::SmallVec;
 
 use crate::builtins;
 use crate::code::Code;
@@ -38,7 +39,7 @@ use crate::launch::{OutputFn, PeerGuard, Schedule};
 use crate::memory::Arena;
 use crate::runtime::Shared;
 use crate::sched::cta::Cta;
-use crate::sched::{GoOn, Outcome, Rng, Runner, Shortcut};
+use crate::sched::{GoOn, Outcome, PerPoint, Rng, Runner, Shortcut};
 use crate::supply::Supply;
 use crate::thread;
 use crate::traces::Traces;
@@ -97,7 +98,7 @@ pub(crate) struct Grid {
     /// The device's part of the arena, and what the kernel may access in the others; everything if
     /// none.
     peers: Option<(u32, PeerGuard)>,
-    pub(crate) shortcuts: Vec<Shortcut>,
+    pub(crate) shortcuts: PerPoint<Shortcut>,
     pub(crate) go_on: GoOn,
     /// CTAs that take turns.
     pub(crate) wave: usize,
@@ -123,7 +124,7 @@ pub(crate) struct Grid {
 struct State {
     error: Option<LaunchError>,
     /// Threads that work on the launch now.
-    workers: Vec<libc::pthread_t>,
+    workers: SmallVec<[libc::pthread_t; 8]>,
     /// Late workers stay out.
     closed: bool,
     /// Threads that wait for workers to leave: signalling none costs a system call all the same.
@@ -144,7 +145,7 @@ impl Grid {
         symbols: Vec<u64>,
         envreg: [u32; 32],
         n_workers: u32,
-        shortcuts: Vec<Shortcut>,
+        shortcuts: PerPoint<Shortcut>,
     ) -> Grid {
         let shared_bytes = launch.kernel.shared.static_size + launch.shared_bytes;
         let cluster = launch.cluster.or(launch.attrs.req_cluster);
@@ -339,7 +340,7 @@ impl Grid {
         }
         let mut state = self.lock();
         let me = fault::this_thread();
-        state.workers.retain(|&thread| thread != me);
+        state.workers.retain(|thread| *thread != me);
         self.notify(&state);
         if self.is_stopped() {
             drop(self.wait_for_workers(state));
@@ -410,7 +411,7 @@ fn run_ctas(grid: &Grid, worker: u32) -> Result<(), LaunchError> {
         grid,
         worker,
         counters: grid.counters.as_deref().map(Table::new),
-        idle: Vec::new(),
+        idle: SmallVec::new(),
         n_in_flight: 0,
         n_done: 0,
     };
@@ -540,11 +541,7 @@ struct Ctas<'a> {
     worker: u32,
     counters: Option<Table<'a>>,
     /// Laid out for this launch and not in use.
-    #[expect(
-        clippy::vec_box,
-        reason = "contexts are large and move between lists all the time"
-    )]
-    idle: Vec<Box<Cta>>,
+    idle: SmallVec<[Box<Cta>; 2]>,
     n_in_flight: usize,
     n_done: u64,
 }

@@ -39,6 +39,7 @@ use std::ops::Range;
 
 use ptxjit_abi::{CompiledKernel, LaneState, Operand, ResumeKind, ResumePoint};
 use ptxjit_ir::BarrierOp;
+use smallvec::{SmallVec, smallvec};
 
 use crate::error::LaunchError;
 use crate::grid::Grid;
@@ -225,6 +226,10 @@ fn barrier_operands(op: BarrierOp, point: &ResumePoint) -> (Operand, Operand, Op
     (id, count.copied().unwrap_or(Operand::Const(0)), pred)
 }
 
+/// One item for each resume point. Those of small kernels need no allocation, which would be a part
+/// of the time of a small launch that shows.
+pub(crate) type PerPoint<T> = SmallVec<[T; 16]>;
+
 /// What [`together`] may do when all live lanes wait at a point.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Shortcut {
@@ -253,9 +258,9 @@ pub(crate) enum Shortcut {
 /// when no thread has ended, for when some have, and for when the lanes are not all together.
 #[derive(Debug)]
 pub(crate) struct GoOn {
-    pub(crate) complete: Vec<u8>,
-    pub(crate) incomplete: Vec<u8>,
-    pub(crate) never: Vec<u8>,
+    pub(crate) complete: PerPoint<u8>,
+    pub(crate) incomplete: PerPoint<u8>,
+    pub(crate) never: PerPoint<u8>,
 }
 
 impl GoOn {
@@ -275,13 +280,13 @@ impl GoOn {
         GoOn {
             complete: table(true),
             incomplete: table(false),
-            never: vec![0; points.len()],
+            never: smallvec![0; points.len()],
         }
     }
 }
 
 /// Finds the shortcut for each resume point of a kernel, for CTAs of `n_warps` warps.
-pub(crate) fn shortcuts(points: &[ResumePoint], n_warps: u32) -> Vec<Shortcut> {
+pub(crate) fn shortcuts(points: &[ResumePoint], n_warps: u32) -> PerPoint<Shortcut> {
     points
         .iter()
         .map(|point| shortcut(point, n_warps))
