@@ -35,11 +35,11 @@ mod together;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use ptxjit_abi::{CompiledKernel, LaneState, Operand, ResumeKind, ResumePoint};
 use ptxjit_ir::BarrierOp;
-use smallvec::{SmallVec, smallvec};
 
 use crate::error::LaunchError;
 use crate::grid::Grid;
@@ -226,9 +226,9 @@ fn barrier_operands(op: BarrierOp, point: &ResumePoint) -> (Operand, Operand, Op
     (id, count.copied().unwrap_or(Operand::Const(0)), pred)
 }
 
-/// One item for each resume point. Those of small kernels need no allocation, which would be a part
-/// of the time of a small launch that shows.
-pub(crate) type PerPoint<T> = SmallVec<[T; 16]>;
+/// One item for each resume point. Kernels that never wait have one point, and small launches of
+/// them should not spend their time on allocations.
+pub(crate) type PerPoint<T> = Cow<'static, [T]>;
 
 /// What [`together`] may do when all live lanes wait at a point.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -266,6 +266,13 @@ pub(crate) struct GoOn {
 impl GoOn {
     /// `in_waves`: other CTAs have their turns in between.
     pub(crate) fn new(points: &[ResumePoint], shortcuts: &[Shortcut], in_waves: bool) -> GoOn {
+        if shortcuts == [Shortcut::Go] {
+            return GoOn {
+                complete: Cow::Borrowed(&[1]),
+                incomplete: Cow::Borrowed(&[1]),
+                never: Cow::Borrowed(&[0]),
+            };
+        }
         let table = |complete: bool| {
             let may = |(point, shortcut): (&ResumePoint, &Shortcut)| match shortcut {
                 Shortcut::Go => 1,
@@ -280,13 +287,22 @@ impl GoOn {
         GoOn {
             complete: table(true),
             incomplete: table(false),
-            never: smallvec![0; points.len()],
+            never: vec![0; points.len()].into(),
         }
     }
 }
 
 /// Finds the shortcut for each resume point of a kernel, for CTAs of `n_warps` warps.
 pub(crate) fn shortcuts(points: &[ResumePoint], n_warps: u32) -> PerPoint<Shortcut> {
+    if let [
+        ResumePoint {
+            kind: ResumeKind::Ready,
+            ..
+        },
+    ] = points
+    {
+        return Cow::Borrowed(&[Shortcut::Go]);
+    }
     points
         .iter()
         .map(|point| shortcut(point, n_warps))
