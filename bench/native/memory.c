@@ -159,6 +159,7 @@ static void copy(const float *in, float *out, size_t n)
     for (size_t at = 0; at < n; at += PIECE) memcpy(out + at, in + at, sizeof(float) * PIECE);
 }
 ENTRY(tma_copy) { copy(a[0].p, a[1].p, (size_t)a[2].i * a[3].i * 64 * 64); }
+ENTRY(tma_copy_lines) { copy(a[0].p, a[1].p, (size_t)a[2].i * a[3].i * 64 * 64); }
 
 // What all rows need of the columns is computed before.
 static void bilinear(const float *in, float *out, int width, int height, float step_x, float step_y)

@@ -163,12 +163,13 @@ const fn close(rel: f64, abs: f64) -> Check {
     Check::Close { rel, abs }
 }
 
-/// A matrix of 4096 rows of 8192.
-const fn matrix(buffer: usize) -> ArgSpec {
+/// A matrix of 32 Mi elements, in rows of `width`.
+const fn matrix(buffer: usize, width: u64) -> ArgSpec {
+    let height = 32 * MIB as u64 / width;
     Map {
         buffer,
-        width: 8192,
-        height: 4096,
+        width,
+        height,
     }
 }
 
@@ -217,7 +218,21 @@ pub(crate) const CASES: &[Case] = &[
         grid: [256, 1, 1],
         block: [32, 1, 1],
         shared: 0,
-        args: &[matrix(0), matrix(1), I32(128), I32(64), I32(32)],
+        args: &[matrix(0, 8192), matrix(1, 8192), I32(128), I32(64), I32(32)],
+        work: Work::Bytes((8 * 32) << 20),
+    },
+    Case {
+        name: "tma_copy_lines",
+        ptx: ptx!("tma_copy"),
+        kernel: "tma_copy",
+        buffers: &[
+            input(Dtype::F32, 32 * MIB, 5, -1.0, 1.0),
+            output(Dtype::F32, 32 * MIB, Check::Exact),
+        ],
+        grid: [256, 1, 1],
+        block: [32, 1, 1],
+        shared: 0,
+        args: &[matrix(0, 64), matrix(1, 64), I32(1), I32(8192), I32(32)],
         work: Work::Bytes((8 * 32) << 20),
     },
     Case {

@@ -15,6 +15,9 @@ use ptxjit_device::Rows;
 /// Tensors that a thread of the host remembers: the operands of a product, and some more.
 const TENSORS: usize = 4;
 
+/// Bytes from which on a row is not fetched ahead.
+const SEQUENCE: usize = 4096;
+
 /// Where the last box of a tensor began.
 #[derive(Copy, Clone)]
 struct Last {
@@ -48,6 +51,10 @@ pub(crate) fn fetch_next(tensor: u64, rows: &[(usize, Rows)]) {
     let Some((_, first)) = rows.first().filter(|(_, rows)| rows.is_large) else {
         return;
     };
+    // The processor follows a sequence by itself.
+    if first.joined().len >= SEQUENCE {
+        return;
+    }
     STATE.with_borrow_mut(|state| {
         let step = state.step(tensor, first.addr);
         if state.tensor == tensor {
