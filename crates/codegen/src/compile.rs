@@ -12,7 +12,7 @@ use cranelift_codegen::{CodegenError, CompiledCode, Context};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use ptxjit_ir::{self as ir, Program, SrcLoc};
 use ptxjit_passes::effort::{Effort, Spent};
-use ptxjit_vectorize::heuristics::Switches;
+use ptxjit_vectorize::heuristics::{Heuristic, Switches};
 use ptxjit_vectorize::{self as vectorize, Plan, PlanFacts, Wait, WaitKind};
 
 use crate::decisions;
@@ -245,6 +245,7 @@ fn object_of(
         one_dimensional: options.facts.one_dimensional,
         clusters: options.facts.clusters,
         whole_gangs: options.facts.whole_gangs && stay_whole(&plan, &func.entries),
+        switches: options.switches,
     };
     let vectorize = start.elapsed();
     for is_wide in [gang > 4 && options.target.vector_bits == 256, false] {
@@ -377,6 +378,8 @@ impl Compiler {
         shared: ir::SharedLayout,
     ) -> Object {
         let (func, plan) = (inputs.func, inputs.plan);
+        let mut acted = plan.acted.clone();
+        acted.set(Heuristic::CtaRanges, out.n_tested_once);
         let resume_points = (0..plan.waits.len())
             .map(|number| decisions::frame::resume_point(func, plan, &out.frame, number))
             .collect();
@@ -403,8 +406,8 @@ impl Compiler {
             notes: Vec::new(),
             slow: out.slow.into_iter().collect(),
             listings: self.listings.map_or_else(Default::default, |mut listings| {
-                listings.insert("vectorize", vectorize::print::plan(func, plan));
-                listings.insert("heuristics", vectorize::print::summary(func, plan));
+                listings.insert("vectorize", vectorize::print::plan(func, plan, &acted));
+                listings.insert("heuristics", vectorize::print::summary(func, plan, &acted));
                 listings
             }),
             stats: self.stats,

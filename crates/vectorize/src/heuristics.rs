@@ -38,11 +38,14 @@ pub enum Heuristic {
     AffineInputs,
     /// `speculate::strides`: addresses with a speculated stride.
     Strides,
+    /// `decisions::cta_ranges` of the code generator: accesses whose addresses are tested once for
+    /// all threads of a CTA.
+    CtaRanges,
 }
 
 impl Heuristic {
     /// All heuristics, in the order in which they act.
-    pub const ALL: [Heuristic; 14] = [
+    pub const ALL: [Heuristic; 15] = [
         Heuristic::Subword,
         Heuristic::NoWrap,
         Heuristic::TripCounts,
@@ -57,6 +60,7 @@ impl Heuristic {
         Heuristic::LaneLoops,
         Heuristic::AffineInputs,
         Heuristic::Strides,
+        Heuristic::CtaRanges,
     ];
 
     /// The name that `--passes` and the dump use.
@@ -76,6 +80,7 @@ impl Heuristic {
             Heuristic::LaneLoops => "lane-loops",
             Heuristic::AffineInputs => "affine-inputs",
             Heuristic::Strides => "strides",
+            Heuristic::CtaRanges => "cta-ranges",
         }
     }
 }
@@ -131,7 +136,8 @@ impl Acted {
         self.0[heuristic as usize]
     }
 
-    pub(crate) fn set(&mut self, heuristic: Heuristic, count: usize) {
+    /// Notes how often a heuristic acted.
+    pub fn set(&mut self, heuristic: Heuristic, count: usize) {
         self.0[heuristic as usize] = count;
     }
 }

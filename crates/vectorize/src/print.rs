@@ -4,12 +4,13 @@ use std::fmt::Write;
 
 use ptxjit_ir::{Block, Function, Inst, InstData, Value, print};
 
+use crate::heuristics::Acted;
 use crate::{Because, Node, Plan, SingleLane, Variability, WaitKind, Yield};
 
 /// The whole plan: the nodes in layout order with all decisions about them, and their instructions
-/// with the variability of the results.
-pub fn plan(func: &Function, plan: &Plan) -> String {
-    let mut out = summary(func, plan);
+/// with the variability of the results. `acted` also counts what the code generator has decided.
+pub fn plan(func: &Function, plan: &Plan, acted: &Acted) -> String {
+    let mut out = summary(func, plan, acted);
     for (pos, node) in plan.order.nodes.iter().enumerate() {
         match *node {
             Node::LoopEnd(header) => {
@@ -30,7 +31,7 @@ pub fn plan(func: &Function, plan: &Plan) -> String {
 }
 
 /// Gang width, which heuristics acted, and totals.
-pub fn summary(func: &Function, plan: &Plan) -> String {
+pub fn summary(func: &Function, plan: &Plan, acted: &Acted) -> String {
     let blocks: Vec<Block> = plan
         .order
         .nodes
@@ -64,7 +65,7 @@ pub fn summary(func: &Function, plan: &Plan) -> String {
         "gang {}\nacted: {}\n{} nodes, {divergent} divergent branches, {} waits, {cold} cold blocks\n\
          {uniform} uniform, {affine} affine, {varying} varying values\n",
         plan.gang,
-        plan.acted,
+        acted,
         plan.order.nodes.len(),
         plan.waits.len() - 1,
     )

@@ -19,6 +19,7 @@ pub(crate) mod residents;
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Class, Function, Inst, InstData, Space, Value};
+use ptxjit_vectorize::heuristics::Heuristic;
 use ptxjit_vectorize::{AffineInputs, Plan, Variability, predecessors};
 
 use crate::lower::Inputs;
@@ -144,7 +145,8 @@ pub(crate) fn of<'a>(inputs: &'a Inputs<'a>) -> (Decisions<'a>, Frame) {
     decided.forms = (0..n_nodes).map(|pos| decided.form(pos)).collect();
     decided.crosses = decided.crossing();
     // Memory of the host lies outside of the arena.
-    if !inputs.memcheck && !inputs.foreign && plan.gang > 1 {
+    let has_arena = !inputs.memcheck && !inputs.foreign;
+    if has_arena && plan.gang > 1 && inputs.switches.is_on(Heuristic::CtaRanges) {
         let finder = cta_ranges::Finder::new(func, &decided.invariants, &decided.multiples);
         decided.cta_ranges = finder.find(plan, &decided.forms);
     }

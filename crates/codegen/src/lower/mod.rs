@@ -38,6 +38,7 @@ use cranelift_frontend::{FunctionBuilder, Variable};
 use ptxjit_abi::SlowForm;
 use ptxjit_ir::{self as ir, Function};
 use ptxjit_passes::effort::Effort;
+use ptxjit_vectorize::heuristics::Switches;
 use ptxjit_vectorize::{AffineInputs, Node, Plan};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -75,6 +76,8 @@ pub(crate) struct Inputs<'a> {
     pub clusters: bool,
     /// Gangs are only entered with all of their lanes.
     pub whole_gangs: bool,
+    /// Heuristics that may act.
+    pub switches: Switches,
 }
 
 /// Results of lowering beside the code.
@@ -88,6 +91,8 @@ pub(crate) struct Outputs {
     pub frame: Frame,
     pub local_static: u32,
     pub uses_stack: bool,
+    /// Accesses that are tested once per CTA.
+    pub n_tested_once: usize,
 }
 
 struct Lower<'a, 'b> {
@@ -276,6 +281,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             out: Outputs {
                 frame,
                 local_static: decided.slots.size,
+                n_tested_once: decided.cta_ranges.accesses.len(),
                 ..Outputs::default()
             },
             decided,
