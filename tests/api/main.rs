@@ -1,6 +1,7 @@
 //! The library from the outside: buffers, modules, launches, errors, and all of it from several
 //! threads.
 
+mod boxes;
 mod buffers;
 mod complexity;
 mod documents;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use ptxjit_device::asynchronous::{self, Issuer, Queue};
 use ptxjit_device::tcgen05::TensorMemory;
+use ptxjit_device::tensor::misplaced_box;
 use ptxjit_device::texture::Object;
 use ptxjit_device::{Act, Fault, Member};
-use ptxjit_ir::{AsyncOp, Builtin, DeviceOp, Space, SrcLoc};
+use ptxjit_ir::{AsyncOp, Builtin, DeviceOp, Space, SrcLoc, TensorOp};
 use smallvec::{SmallVec, smallvec};
 
 use crate::fault::FaultKind;
@@ -15,7 +16,7 @@ use crate::memory::MemFault;
 use crate::schedule::Env;
 use crate::thread::Thread;
 use crate::watch::copies::Late;
-use crate::watch::finding::AccessOp;
+use crate::watch::finding::{AccessOp, FindingKind, Severity};
 
 impl<'p> Machine<'p, '_> {
     /// Executes an operation; the results are as many as it has.
@@ -41,6 +42,9 @@ impl<'p> Machine<'p, '_> {
             },
             prints: matches!(op, DeviceOp::Builtin(Builtin::Vprintf)),
         };
+        if let (true, DeviceOp::Tensor(op)) = (is_tensor, op) {
+            view.look_for_misplaced_box(*op, args);
+        }
         let is_free = matches!(op, DeviceOp::Builtin(Builtin::Free));
         ptxjit_device::execute(op, &mut view, args, &mut results).map_err(|fault| match fault {
             Fault::Refused { why } if is_free => FaultKind::BadFree { addr: args[0], why },
@@ -92,6 +96,21 @@ struct View<'a, 'p, 'm> {
     thread: &'a mut Thread<'p>,
     accesses: Accesses,
     prints: bool,
+}
+
+impl View<'_, '_, '_> {
+    /// Warns of a box that does not begin where the ISA lets it.
+    fn look_for_misplaced_box(&mut self, op: TensorOp, args: &[u64]) {
+        let accesses = std::mem::replace(&mut self.accesses, Accesses::Copy { map: args[0] });
+        let why = misplaced_box(op, self, args);
+        self.accesses = accesses;
+        if let Some(why) = why {
+            let who = self.machine.who(self.env, self.thread);
+            let (kind, severity) = (FindingKind::Misaligned, Severity::Warning);
+            self.machine
+                .misuse(who, kind, severity, (AccessOp::Copy, why));
+        }
+    }
 }
 
 /// What is done about the accesses of an operation.
@@ -297,6 +316,9 @@ impl ptxjit_device::Thread for View<'_, '_, '_> {
         let is_plain = matches!(op, AsyncOp::TensorMemory(_));
         if self.machine.watch.is_none() || is_plain {
             return Ok(());
+        }
+        if let AsyncOp::Tensor(op) = op {
+            self.look_for_misplaced_box(*op, args);
         }
         let late = (self.machine.members[0], issuer.op);
         let who = (&*self.env, &*self.thread);

@@ -17,7 +17,7 @@ mod walk;
 
 use std::cell::RefCell;
 
-use ptxjit_ir::TensorOp;
+use ptxjit_ir::{TensorMode, TensorOp};
 
 use crate::{Fault, Thread};
 
@@ -44,6 +44,31 @@ pub(crate) fn execute(op: TensorOp, thread: &mut dyn Thread, args: &[u64]) -> Re
             thread.write(args[0], &bytes)
         }
     }
+}
+
+/// Alignment of a box in global memory: PTX ISA, "Bounding Box". An H100 ends the launch otherwise;
+/// here any box is copied.
+const BOX_ADDRESS_ALIGN: i64 = 16;
+
+/// Why a box that an operation copies begins where none may, if that is so.
+pub fn misplaced_box(op: TensorOp, thread: &mut dyn Thread, args: &[u64]) -> Option<String> {
+    let (rank, mode, first) = match op {
+        TensorOp::Load { rank, mode, .. } => (rank, mode, args.get(3)?),
+        TensorOp::Store { rank, mode, .. } => (rank, mode, args.get(2)?),
+        TensorOp::Replace(_) => return None,
+    };
+    if mode != TensorMode::Tile {
+        return None;
+    }
+    let first = i64::from(*first as u32 as i32);
+    let unit = map_at(thread, args[0], rank).ok()?.dtype.unit();
+    let offset = first / unit.elements as i64 * unit.global as i64;
+    (offset % BOX_ADDRESS_ALIGN != 0).then(|| {
+        format!(
+            "copies a box from or to coordinate {first}, {offset} bytes from where rows of the \
+             tensor begin: that must be a multiple of {BOX_ADDRESS_ALIGN} bytes, and a GPU may end the launch"
+        )
+    })
 }
 
 fn read_map(thread: &mut dyn Thread, addr: u64) -> Result<MapBytes, Fault> {
