@@ -1,5 +1,6 @@
 """How programs are run on ptxjit."""
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -44,3 +45,13 @@ def tool(name):
     if found is None:
         pytest.skip(f"{name} is not installed")
     return found
+
+
+def toolkit_of(part):
+    """The folder in which packages of the CUDA toolkit lie, nvcc and a part of its headers among them."""
+    spec = importlib.util.find_spec("nvidia")
+    for folder in spec.submodule_search_locations if spec else ():
+        for toolkit in sorted(Path(folder).glob("cu*")):
+            if (toolkit / "bin/nvcc").exists() and (toolkit / "nvvm/bin/cicc").exists() and (toolkit / "include" / part).exists():
+                return toolkit
+    pytest.skip(f"nvcc and {part} are not installed")

@@ -1,12 +1,13 @@
 """Each client's program, in a process of its own, on ptxjit."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from running import HERE, library_folder, run, tool
+from running import HERE, library_folder, run, tool, toolkit_of
 
 
 def test_numba(program):
@@ -97,3 +98,18 @@ def test_c_faults(tmp_path):
     words = [cc, "-I", package / "include", source, "-L", package / "lib", "-l:libcuda.so.1", "-o", program]
     subprocess.run(words, check=True)
     assert run([program]) == "bad-address in kernel number, line 12 of the PTX, code 700\n0 1 2 3\n"
+
+
+def test_thrust_and_cub(tmp_path):
+    """A program of nvcc with Thrust and CUB, which choose kernels by the device and its memory."""
+    tool("c++")
+    toolkit = toolkit_of("cccl")
+    library = next(toolkit.glob("lib/libcudart.so.1*"))
+    include = toolkit / "include"
+    program = tmp_path / "algorithms"
+    words = [toolkit / "bin/nvcc", "-std=c++17", "-gencode", "arch=compute_80,code=compute_80", "-cudart", "none"]
+    words += ["-I", include, "-I", include / "cccl", "-Xlinker", library, "-o", program]
+    words.append(HERE / "programs/algorithms.cu")
+    path = os.pathsep.join([str(toolkit / "nvvm/bin"), os.environ["PATH"]])
+    subprocess.run(list(map(str, words)), check=True, env={**os.environ, "PATH": path})
+    assert run([program]) == "algorithms: fine\n"
