@@ -12,7 +12,7 @@ use ptxjit_tests::{files_below, root};
 /// figures in comments.
 const MAX_WIDTH: usize = 150;
 
-/// Longest line of a comment, in characters, but for figures and code between fences.
+/// Longest line of a comment, in characters.
 const MAX_COMMENT: usize = 100;
 
 /// Longest file, tests apart, without a reason in its head comment.
@@ -69,12 +69,8 @@ fn lines_and_files_have_limits() {
     let mut problems = Vec::new();
     for path in sources() {
         let text = read(&path);
-        let mut is_fenced = false;
         for (idx, line) in text.lines().enumerate() {
-            let is_comment = line.trim_start().starts_with("//");
-            let is_fence = line.trim_start_matches(['/', '!', ' ']).starts_with("```");
-            is_fenced = is_comment && (is_fenced != is_fence);
-            let limit = match is_comment && !is_fenced {
+            let limit = match line.trim_start().starts_with("//") {
                 true => MAX_COMMENT,
                 false => MAX_WIDTH,
             };

@@ -189,6 +189,22 @@ const MIB: usize = 1 << 20;
 
 const SPARSE: usize = MIB;
 
+/// Tiles of a matrix, in and out.
+const TMA_COPY: Case = Case {
+    name: "tma_copy",
+    ptx: ptx!("tma_copy"),
+    kernel: "tma_copy",
+    buffers: &[
+        input(Dtype::F32, 32 * MIB, 5, -1.0, 1.0),
+        output(Dtype::F32, 32 * MIB, Check::Exact),
+    ],
+    grid: [256, 1, 1],
+    block: [32, 1, 1],
+    shared: 0,
+    args: &[matrix(0, 8192), matrix(1, 8192), I32(128), I32(64), I32(32)],
+    work: Work::Bytes((8 * 32) << 20),
+};
+
 pub(crate) const CASES: &[Case] = &[
     Case {
         name: "saxpy",
@@ -207,33 +223,11 @@ pub(crate) const CASES: &[Case] = &[
         args: &[I32(32 << 20), F32(2.5), Buf(0), Buf(1)],
         work: Work::Bytes((12 * 32) << 20),
     },
-    Case {
-        name: "tma_copy",
-        ptx: ptx!("tma_copy"),
-        kernel: "tma_copy",
-        buffers: &[
-            input(Dtype::F32, 32 * MIB, 5, -1.0, 1.0),
-            output(Dtype::F32, 32 * MIB, Check::Exact),
-        ],
-        grid: [256, 1, 1],
-        block: [32, 1, 1],
-        shared: 0,
-        args: &[matrix(0, 8192), matrix(1, 8192), I32(128), I32(64), I32(32)],
-        work: Work::Bytes((8 * 32) << 20),
-    },
+    TMA_COPY,
     Case {
         name: "tma_copy_lines",
-        ptx: ptx!("tma_copy"),
-        kernel: "tma_copy",
-        buffers: &[
-            input(Dtype::F32, 32 * MIB, 5, -1.0, 1.0),
-            output(Dtype::F32, 32 * MIB, Check::Exact),
-        ],
-        grid: [256, 1, 1],
-        block: [32, 1, 1],
-        shared: 0,
         args: &[matrix(0, 64), matrix(1, 64), I32(1), I32(8192), I32(32)],
-        work: Work::Bytes((8 * 32) << 20),
+        ..TMA_COPY
     },
     Case {
         name: "bilinear",

@@ -7,7 +7,7 @@
 //! // test check
 //! // test snapshot after=STAGE gang=16 passes=-NAME,…      (gang and passes may be left out)
 //! // run: f(1, 0f3F800000) == 3            one call; results in parentheses if there are several
-//! // run: f(0.5) == 0.25 ulp 2             or `rel 1e-6`, `abs 1e-6`, and `as bf16` to say what the bits mean
+//! // run: f(0.5) == 0.25 ulp 2             or `rel 1e-6`, `abs 1e-6`; `as bf16`: what bits mean
 //! // (0.25) == 0.125 ulp 2                 directly below a call: one more of the same function
 //! // launch: k<<<2, 64>>>(in = s32[1, 2], out = s32[2]) => out = s32[3, 4]
 //! // launch memcheck timeout=2: …          options before the colon

@@ -4,13 +4,17 @@
 //! k<<<GRID, BLOCK>>>(ARG, …) => BUFFER, …
 //! k<<<GRID, BLOCK, SHARED_BYTES>>>(…)
 //! GRID, BLOCK  N or (X, Y) or (X, Y, Z)
-//! ARG          NAME = TYPE[CONTENTS] for a buffer, NAME = NUMBER for a scalar of the parameter's type,
+//! ARG          NAME = TYPE[CONTENTS] for a buffer,
+//!              NAME = NUMBER for a scalar of the parameter's type,
 //!              NAME = &OTHER + BYTES for a pointer into a buffer named before,
-//!              NAME = tensormap{"buffer": "OTHER", …} for a tensor map of one, with the fields of a case file's
-//!              NAME = texture{"buffer": "OTHER", …} or surface{…} for the handle of an image that lies in one, likewise
+//!              NAME = tensormap{"buffer": "OTHER", …} for a tensor map of one,
+//!                with the fields of a case file's,
+//!              NAME = texture{"buffer": "OTHER", …} or surface{…} for the handle of an image that
+//!                lies in one, likewise,
 //!              NAME = sampler{…}
 //! BUFFER       NAME = TYPE[CONTENTS] and then, as in `run:` lines, `ulp 2`, …
-//! CONTENTS     N: so many zeros; V, V, …: these values (`V,` for one); N: fill V; N: arange; N: arange START STEP
+//! CONTENTS     N: so many zeros; V, V, …: these values (`V,` for one);
+//!              N: fill V; N: arange; N: arange START STEP
 //! ```
 
 use anyhow::{Context, Result, bail, ensure};

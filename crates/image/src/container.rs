@@ -4,10 +4,13 @@
 //! little-endian:
 //!
 //! ```text
-//! container   u32 magic | u16 version = 1 | u16 header size = 16 | u64 size of what follows | entries
+//! container   u32 magic | u16 version = 1 | u16 header size = 16
+//!             | u64 size of what follows | entries
 //! entry    0  u16 kind | 2 u16 version | 4 u32 header size | 8 u32 payload size, padded | 12 u32
-//!         16  u32 packed size, or 0 | 20 u32 place of the options | 24 u16 PTX minor | 26 u16 PTX major | 28 u32 sm
-//!         32  u32 bits | 36 u32 length of the name | 40 u64 flags | 48 u64 | 56 u64 unpacked size | name, options
+//!         16  u32 packed size, or 0 | 20 u32 place of the options
+//!         24  u16 PTX minor | 26 u16 PTX major | 28 u32 sm
+//!         32  u32 bits | 36 u32 length of the name | 40 u64 flags
+//!         48  u64 | 56 u64 unpacked size | name, options
 //! ```
 
 use crate::decompress::{self, Packing};

@@ -4,7 +4,8 @@
 //! depend on. A file is
 //!
 //! ```text
-//! "ptxjit" and a version (8 bytes) | length of the contents (8) | SHA-256 of key and contents (32) | contents
+//! "ptxjit" and a version (8 bytes) | length of the contents (8) | SHA-256 of key and contents (32)
+//!   | contents
 //! ```
 //!
 //! Files appear complete, by renaming, so that any number of processes can share the folder. One

@@ -23,7 +23,8 @@ pub fn check(path: impl AsRef<Path>) -> Result<Diagnostics, Error> {
 /// Parses and checks PTX in memory. `name` stands for the file's name in messages.
 ///
 /// ```
-/// let found = ptxjit::check_text("bad.ptx", ".version 7.0\n.target sm_80\n.address_size 64\n.func f() { nonsense; }");
+/// let ptx = ".version 7.0\n.target sm_80\n.address_size 64\n.func f() { nonsense; }";
+/// let found = ptxjit::check_text("bad.ptx", ptx);
 /// assert!(found.iter().next().is_some());
 /// ```
 pub fn check_text(name: &str, text: impl Into<String>) -> Diagnostics {

@@ -149,7 +149,8 @@ impl Device {
     ///
     /// let ptx = ".version 7.0\n.target sm_80\n.address_size 64\n\
     ///     .global .u32 word;\n\
-    ///     .visible .entry k() { .reg .u32 %t; mov.u32 %t, %tid.x; st.global.u32 [word], %t; ret; }";
+    ///     .visible .entry k() {\n\
+    ///     .reg .u32 %t; mov.u32 %t, %tid.x; st.global.u32 [word], %t; ret;\n}";
     /// let device = Device::new()?;
     /// let found = Arc::new(Mutex::new(Vec::new()));
     /// let list = found.clone();

@@ -8,8 +8,9 @@
 //! process stay crashes.
 //!
 //! ```text
-//! worker: Idle --enter--> Compiled --call of a runtime function--> Callback --return--> Compiled --return--> Idle
+//! worker: Idle --enter--> Compiled --call of a runtime function--> Callback --return--> Compiled
 //!                            |  signal: leave the frame               |  signal: none of ours
+//!         Compiled --return--> Idle
 //! ```
 //!
 //! * `SIGSEGV`, `SIGBUS`, `SIGILL`, `SIGFPE`: leave when the state is `Compiled` and either the pc

@@ -51,7 +51,8 @@ const PTX: &str =
 
 /// ```text
 /// root/secret.npy   root/secret.ptx   root/old.npy   root/out/
-/// root/around/case/{case.json, x.npy, x.ptx, sub/y.npy, link -> ../../secret.npy, up -> ../.., inner -> x.npy}
+/// root/around/case/{case.json, x.npy, x.ptx, sub/y.npy}
+/// root/around/case/{link -> ../../secret.npy, up -> ../.., inner -> x.npy}
 /// ```
 struct Sandbox {
     root: PathBuf,

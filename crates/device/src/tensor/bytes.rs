@@ -6,9 +6,10 @@
 //! ```text
 //!     0  address                     90  channels of a pixel    111  what the map is for
 //!     8  five dimensions             92  pixels of a column     112  rank, less one
-//!    48  four strides                94  three lower corners    113  type, interleave, swizzle, atomicity, fill, L2 promotion
-//!    80  five sides of a box        100  three upper corners    119  0
-//!                                   106  five element strides   120  a hash of all before it
+//!    48  four strides                94  three lower corners    113  type, interleave, swizzle,
+//!    80  five sides of a box        100  three upper corners         atomicity, fill, L2 promotion
+//!                                   106  five element strides   119  0
+//!                                                               120  a hash of all before it
 //! ```
 //!
 //! The hash tells a map from other bytes. 128 zeros are an empty map, too: compilers begin with

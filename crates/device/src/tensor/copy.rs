@@ -308,12 +308,6 @@ fn copied_bytes(map: &TensorMap, walk: &Walk) -> usize {
         .in_shared(walk.bytes / walk.pitch * walk.row)
 }
 
-/// The rows of a box of `len` bytes, if there are gaps between them.
-fn separate_rows(walk: &Walk, len: usize) -> Option<impl Iterator<Item = Range<usize>>> {
-    let starts = (0..len).step_by(walk.pitch);
-    (walk.row < walk.pitch).then(|| starts.map(|at| at..at + walk.row))
-}
-
 /// Fills a buffer with the units of a walk.
 fn gather(
     thread: &mut dyn Thread,
@@ -374,11 +368,9 @@ fn put(
     to: u64,
     bytes: &mut [u8],
 ) -> Result<(), Fault> {
-    if let Some(mut rows) = separate_rows(walk, bytes.len()) {
-        return rows.try_for_each(|row| {
-            each_place(map, to, row, |addr, range| {
-                thread.write(addr, &bytes[range])
-            })
+    if walk.has_gaps() {
+        return each_row(map, walk, to, bytes.len(), |addr, range| {
+            thread.write(addr, &bytes[range])
         });
     }
     let line = to / LINE as u64;
@@ -398,11 +390,9 @@ fn get(
     from: u64,
     bytes: &mut [u8],
 ) -> Result<(), Fault> {
-    if let Some(mut rows) = separate_rows(walk, bytes.len()) {
-        return rows.try_for_each(|row| {
-            each_place(map, from, row, |addr, range| {
-                thread.read(addr, &mut bytes[range])
-            })
+    if walk.has_gaps() {
+        return each_row(map, walk, from, bytes.len(), |addr, range| {
+            thread.read(addr, &mut bytes[range])
         });
     }
     let line = from / LINE as u64;
@@ -412,6 +402,20 @@ fn get(
     each_place(map, from, whole..bytes.len(), |addr, range| {
         thread.read(addr, &mut bytes[range])
     })
+}
+
+/// Calls `f` as [`each_place`] does, for each row of a box of `len` bytes. Rows with gaps between
+/// them do not cross lines.
+fn each_row(
+    map: &TensorMap,
+    walk: &Walk,
+    base: u64,
+    len: usize,
+    mut f: impl FnMut(u64, Range<usize>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    (0..len)
+        .step_by(walk.pitch)
+        .try_for_each(|at| each_place(map, base, at..at + walk.row, &mut f))
 }
 
 /// Calls `f` with the addresses of the pieces of a part of a line, and where they are in the box,

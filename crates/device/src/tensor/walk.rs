@@ -34,6 +34,13 @@ pub(crate) struct Walk {
     pub(crate) inside: usize,
 }
 
+impl Walk {
+    /// Whether there are gaps between the rows of the box.
+    pub(crate) fn has_gaps(&self) -> bool {
+        self.row < self.pitch
+    }
+}
+
 /// Where a copy begins.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Start<'a> {

@@ -7,7 +7,8 @@
 //! run on a thread of the program: it may hold a lock that the function wants.
 //!
 //! ```text
-//! command: queued ──► taken (is_running) ──► waits for commands of other streams ──► runs ──► n_completed + 1
+//! command: queued ──► taken (is_running) ──► waits for commands of other streams
+//!            ──► runs ──► n_completed + 1
 //! ```
 //!
 //! `n_completed` only grows, and is stored (release) after a command has run; a thread that loads

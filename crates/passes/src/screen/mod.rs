@@ -8,7 +8,8 @@
 //! pass that has a finding. Programs for which that cannot be kept are not [admitted](admits).
 //!
 //! ```text
-//! program ── keep ──► optimized, with all its loads ── run ──► the same, with accesses to tables ── vectorize … ──► compiled code
+//! program ── keep ──► optimized, with all its loads ── run ──► the same, with accesses to tables
+//!         ── vectorize … ──► compiled code
 //! ```
 //!
 //! What a launch is given [proves](prove) of most accesses that nothing need be looked at; only the
@@ -21,7 +22,8 @@
 //! of a CTA and `chunk` a multiple of it:
 //!
 //! ```text
-//! first of CTA c = base + c * chunk      floor = first + interval * width      own tag = floor + thread      MANY = floor + threads
+//! first of CTA c = base + c * chunk      floor = first + interval * width
+//! own tag = floor + thread               MANY = floor + threads
 //! ```
 //!
 //! Tags of earlier launches are below `base`, so tables need no clearing. Two accesses, one of them

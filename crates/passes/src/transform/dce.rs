@@ -9,7 +9,8 @@
 //! address were bad: PTX promises no fault for it, and the hardware's own compiler does the same.
 //!
 //! ```text
-//! block1(v1): v2 = iadd.b32 v1, v0; brif v9, block1(v2), block2    ==>    block1: brif v9, block1, block2
+//! block1(v1): v2 = iadd.b32 v1, v0; brif v9, block1(v2), block2
+//!   ==>   block1: brif v9, block1, block2
 //! ```
 
 use cranelift_entity::{EntitySet, SecondaryMap};

@@ -10,7 +10,8 @@
 //! date and is overwritten.
 //!
 //! ```text
-//! v2 = iadd.b32 v0, v1; v3 = iadd.b32 v1, v0; store [v9], v3   ==>   v2 = iadd.b32 v0, v1; store [v9], v2
+//! v2 = iadd.b32 v0, v1; v3 = iadd.b32 v1, v0; store [v9], v3
+//!   ==>   v2 = iadd.b32 v0, v1; store [v9], v2
 //! ```
 
 use ptxjit_ir::{

@@ -9,7 +9,8 @@
 //! is given back as its return would have.
 //!
 //! ```text
-//! v1 = call fn1(v0); ret v1   ==>   jump block1(v0)   block1(v2): v3 = iadd.b32 v2, v2; jump block2(v3)   block2(v1): ret v1
+//! v1 = call fn1(v0); ret v1
+//!   ==>   jump block1(v0)   block1(v2): v3 = iadd.b32 v2, v2; jump block2(v3)   block2(v1): ret v1
 //! ```
 
 use std::collections::BTreeMap;

@@ -9,7 +9,8 @@
 //! never move.
 //!
 //! ```text
-//! block1: v3 = imul.b32 v0, v1; ...; brif v9, block1, block2   ==>   block0: v3 = imul.b32 v0, v1; jump block1
+//! block1: v3 = imul.b32 v0, v1; ...; brif v9, block1, block2
+//!   ==>   block0: v3 = imul.b32 v0, v1; jump block1
 //! ```
 
 use cranelift_entity::SecondaryMap;

@@ -9,8 +9,9 @@
 //! are written once more where the parameter was.
 //!
 //! ```text
-//! block0: v0 = const.b32 1; jump block1(v0)             block0: v0 = const.b32 1; jump block1
-//! block1(v1): brif v9, block1(v1), block2       ==>     block1: v4 = const.b32 1; brif v9, block1, block2
+//! block0: v0 = const.b32 1; jump block1(v0)   block1(v1): brif v9, block1(v1), block2
+//!   ==>   block0: v0 = const.b32 1; jump block1
+//!         block1: v4 = const.b32 1; brif v9, block1, block2
 //! ```
 
 use cranelift_entity::SecondaryMap;

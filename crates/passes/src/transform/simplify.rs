@@ -10,7 +10,8 @@
 //! exists already or a simpler operation, which is looked at again.
 //!
 //! ```text
-//! v2 = imul.b32 v0, v1(= 8); v4 = iadd.b32 v2, v3(= 0); ret v4   ==>   v2 = shl.b32 v0, v5(= 3); ret v2
+//! v2 = imul.b32 v0, v1(= 8); v4 = iadd.b32 v2, v3(= 0); ret v4
+//!   ==>   v2 = shl.b32 v0, v5(= 3); ret v2
 //! ```
 
 use ptxjit_ir::{
