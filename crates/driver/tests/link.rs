@@ -164,7 +164,9 @@ fn inputs_are_checked_when_they_are_added() {
         Err(CUresult::INVALID_PTX)
     );
     assert!(logged.text().contains("part.ptx:4"), "{}", logged.text());
-    let newer = b".version 99.0\n.target sm_80\n.address_size 64\n";
+    let minor = b".version 9.5\n.target sm_80\n.address_size 64\n";
+    assert_eq!(add(state, CUjitInputType::INPUT_PTX, minor), Ok(()));
+    let newer = b".version 9.6\n.target sm_80\n.address_size 64\n";
     assert_eq!(
         add(state, CUjitInputType::INPUT_PTX, newer),
         Err(CUresult::UNSUPPORTED_PTX_VERSION)

@@ -104,6 +104,7 @@ pub use texture::{Binding, Sampler, SamplerBuilder, Surface, Texture, TextureBui
 
 pub use options::{Dim3, Engine, Options, OutputFn};
 pub use ptxjit_frontend::escape::{escape, escape_lines};
+pub use ptxjit_frontend::parse::NEWEST_VERSION;
 pub use recording::Recording;
 pub use schedule::{NoSchedule, Schedule};
 pub use virt::PhysicalMemory;

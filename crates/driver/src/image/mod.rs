@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use ptxjit::NEWEST_VERSION;
 use ptxjit_image::{Container, Kind, PtxModule, Purpose, Wrapper};
 
 use crate::device::Device;
@@ -172,20 +173,17 @@ fn check_begins(text: &[u8]) -> Loaded<()> {
     }
 }
 
-/// The newest PTX that is read.
-const NEWEST: (u32, u32) = (9, 0);
-
 /// Tells PTX of a later version than is read from PTX that is wrong.
 fn check_version(text: &[u8]) -> Loaded<()> {
-    let Some((major, minor)) = version_of(text).filter(|&version| version > NEWEST) else {
+    let Some((major, minor)) = version_of(text).filter(|&version| version > NEWEST_VERSION) else {
         return Ok(());
     };
     Err(Refusal::new(
         CUresult::UNSUPPORTED_PTX_VERSION,
         format!(
-            "error: the PTX has `.version {major}.{minor}`; ptxjit reads up to {}.{}. Compile for an older target \
-             (NVRTC: `--gpu-architecture=compute_80`) or with an older compiler",
-            NEWEST.0, NEWEST.1
+            "error: the PTX has `.version {major}.{minor}`; ptxjit reads up to {}.{}. Compile with an older \
+             compiler",
+            NEWEST_VERSION.0, NEWEST_VERSION.1
         ),
     ))
 }

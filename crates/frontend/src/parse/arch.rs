@@ -23,8 +23,11 @@ const LAST_MINOR: &[(u32, u32)] = &[
 /// The newest version that we know.
 const NEWEST: (u32, u32) = (9, 0);
 
-/// The newest version that exists: that of the assembler of CUDA 13.5.
-const NEWEST_OF_ALL: (u32, u32) = (9, 5);
+/// The newest `.version` that is read, major and minor: that of the assembler of CUDA 13.5.
+///
+/// A minor version adds to the ones before it and changes nothing in them; an instruction that a
+/// version later than 9.0 added is refused where it stands, by its name.
+pub const NEWEST_VERSION: (u32, u32) = (9, 5);
 
 /// An architecture and the PTX versions that brought it, its `a` and its `f` variant.
 struct KnownArch {
@@ -95,8 +98,8 @@ const ARCHES: &[KnownArch] = &[
 /// Refuses versions that never existed; returns a warning for those that we do not know yet.
 pub(super) fn check_version(version: Version) -> Result<Option<Diagnostic>, Diagnostic> {
     let Version { major, minor, span } = version;
-    if (major, minor) > NEWEST_OF_ALL {
-        let (last_major, last_minor) = NEWEST_OF_ALL;
+    if (major, minor) > NEWEST_VERSION {
+        let (last_major, last_minor) = NEWEST_VERSION;
         return Err(Diagnostic::error(format!(
             "PTX {major}.{minor} is newer than any version that this build has heard of"
         ))

@@ -20,6 +20,8 @@ mod initializer;
 mod scan;
 mod skeleton;
 
+pub use arch::NEWEST_VERSION;
+
 use crate::ast::{Body, Initializer, Module};
 use crate::diag::Diagnostic;
 use crate::source::{Source, Span};
