@@ -1,23 +1,27 @@
 //! Products of matrices in the lanes' registers, for compiled code and the runtime.
 //!
 //! Most are done by vectors of the eight columns of B, from decoded factors; the rest element by
-//! element as the interpreter does them ([`eval::mma`]). Both give the same bits. Since many
-//! products share a factor, compiled code keeps room for what is decoded in front of each fragment
-//! of A and B.
+//! element as the interpreter does them ([`eval::mma`]): `m8n8k4` of halves, f64 with a directed
+//! rounding, and blocks with extreme factors. Both give the same bits. Since many products share a
+//! factor, compiled code keeps room for what is decoded in front of each fragment of A and B.
 
 #![expect(
     unsafe_code,
     reason = "compiled code passes addresses of its own instructions and buffers; vector instructions are chosen when running"
 )]
 
+mod doubles;
+mod factors;
+mod further;
 mod operands;
 mod products;
 mod steps;
 mod sums;
 
-use ptxjit_ir::{FragmentLayout, InstData, Mma, ProductOp, Type, WarpOp, eval};
+use ptxjit_ir::{FragmentLayout, InstData, Mma, Round, Type, WarpOp, eval};
 
-use self::operands::{Decoded, Factor, MAX_WORDS, Side};
+use self::factors::Factors;
+use self::operands::{Decoded, Factor, MAX_WORDS, Side, decode};
 #[cfg(target_arch = "x86_64")]
 use self::steps::Avx2;
 use self::steps::{Plain, Steps};
@@ -196,18 +200,40 @@ fn write_register(words: &mut [Words], wide: bool, n: usize, register: &Lanes) {
     }
 }
 
-/// Whether products of this form are done by vectors of columns.
-fn is_by_rows(mma: &Mma) -> bool {
-    mma.layout == FragmentLayout::Quads
-        && mma.op == ProductOp::Mul
-        && mma.further_registers() == 0
-        && mma.register() == Type::B32
+/// How products of a form are done.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Method {
+    /// By vectors of columns, from factors that are decoded to words of 32 bits.
+    Rows,
+    /// By vectors of columns of f64.
+    Doubles,
+    /// Element by element.
+    Elements,
+}
+
+impl Method {
+    const fn of(mma: &Mma) -> Method {
+        match (mma.layout, mma.register(), mma.round) {
+            (FragmentLayout::QuadPairs { .. }, _, _) => Method::Elements,
+            (FragmentLayout::Quads, Type::B64, Round::Rn) => Method::Doubles,
+            (FragmentLayout::Quads, Type::B64, _) => Method::Elements,
+            (FragmentLayout::Quads, _, _) => Method::Rows,
+        }
+    }
 }
 
 fn product(mma: &Mma, fragments: &mut Fragments<'_>) {
-    if is_by_rows(mma) {
-        return by_rows(mma, fragments);
+    let is_done = match Method::of(mma) {
+        Method::Rows => by_rows(mma, fragments),
+        Method::Doubles => doubles::product(mma, fragments),
+        Method::Elements => false,
+    };
+    if !is_done {
+        by_elements(mma, fragments);
     }
+}
+
+fn by_elements(mma: &Mma, fragments: &mut Fragments<'_>) {
     let wide = mma.register() == Type::B64;
     for (n, register) in eval::mma(mma, &fragments.registers(mma)).iter().enumerate() {
         write_register(fragments.d, wide, n, register);
@@ -221,24 +247,24 @@ const SIDE_BY_SIDE: Offsets = [0, 128, 256, 384, 512, 640, 768, 896];
 const ROWS: usize = 16;
 const COLUMNS: usize = 8;
 
-/// A product whose factors are decoded first.
-fn by_rows(mma: &Mma, fragments: &mut Fragments<'_>) {
+/// A product whose factors are decoded first. False if f32 cannot hold them.
+fn by_rows(mma: &Mma, fragments: &mut Fragments<'_>) -> bool {
     #[cfg(target_arch = "x86_64")]
     if let Some(steps) = Avx2::detect() {
         // SAFETY: the processor has these instructions.
         return unsafe { by_vectors(mma, fragments, &steps) };
     }
-    rows_by(mma, fragments, &Plain);
+    rows_by(mma, fragments, &Plain)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn by_vectors(mma: &Mma, fragments: &mut Fragments<'_>, steps: &Avx2) {
-    rows_by(mma, fragments, steps);
+fn by_vectors(mma: &Mma, fragments: &mut Fragments<'_>, steps: &Avx2) -> bool {
+    rows_by(mma, fragments, steps)
 }
 
 #[inline(always)]
-fn rows_by(mma: &Mma, fragments: &mut Fragments<'_>, steps: &impl Steps) {
+fn rows_by(mma: &Mma, fragments: &mut Fragments<'_>, steps: &impl Steps) -> bool {
     // SAFETY: the registers of each fragment lie side by side, and no fragment is another's.
     let (a, b, sums) = unsafe {
         (
@@ -258,9 +284,25 @@ fn rows_by(mma: &Mma, fragments: &mut Fragments<'_>, steps: &impl Steps) {
             ),
         )
     };
+    // A cached factor is one of any product, and metadata and block factors belong to one.
+    if mma.further_registers() != 0 {
+        let mut factors = Factors::take();
+        decode(mma, Side::A, a, &mut factors.a, steps);
+        decode(mma, Side::B, b, &mut factors.b, steps);
+        let Factors { a, b, complete } = &mut *factors;
+        let further = &fragments.further[..mma.further_registers()];
+        let complete = complete.of(mma, a, b, further);
+        if let Some((a, b)) = complete {
+            sums::add(mma, a, [b], [sums], steps);
+        }
+        let is_done = complete.is_some();
+        factors.give_back();
+        return is_done;
+    }
     let a = fragments.decoded_a.get(mma, Side::A, a, steps);
     let b = fragments.decoded_b.get(mma, Side::B, b, steps);
     sums::add(mma, a, [b], [sums], steps);
+    true
 }
 
 #[cfg(test)]

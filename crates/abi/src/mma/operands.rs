@@ -2,9 +2,9 @@
 //! hold them.
 //!
 //! Everything is a word of 32 bits: a float as its value in f32, two integers that are neighbors
-//! along K as a pair of i16. A is kept by rows. B is kept by rows whose columns stand in the order
-//! of [`column_slot`], which is that of two registers of C and D side by side, so that no sum is
-//! moved from lane to lane.
+//! along K as a pair of i16, 32 neighboring bits as they are. A is kept by rows, of a sparse one
+//! what is stored. B is kept by rows whose columns stand in the order of [`column_slot`], which is
+//! that of two registers of C and D side by side, so that no sum is moved from lane to lane.
 
 use std::sync::LazyLock;
 
@@ -13,11 +13,20 @@ use ptxjit_ir::{MatrixFmt, Mma, SumFmt, eval};
 use super::steps::Steps;
 use super::{COLUMNS, Offsets, ROWS, Words};
 
-/// Words along K at most: 32 bytes of floats, or 64 nibbles in pairs.
-pub(super) const MAX_K: usize = 32;
+/// Words along K at most of a product without metadata and factors: 32 bytes of floats, or 64
+/// nibbles in pairs.
+const MAX_K: usize = 32;
 
-/// Words of a decoded matrix at most.
+/// Words of a decoded A at most, without metadata and factors.
 pub(super) const MAX_WORDS: usize = ROWS * MAX_K;
+
+/// Words along K at most of any product: 128 nibbles of floats.
+const LARGEST_K: usize = 128;
+
+/// Words of a decoded A of any product at most.
+pub(super) const LARGEST_A: usize = ROWS * LARGEST_K;
+/// As [`LARGEST_A`], for B.
+pub(super) const LARGEST_B: usize = COLUMNS * LARGEST_K;
 
 /// Rows of B are loaded whole; none crosses a line of the cache.
 const ALIGN: usize = 64;
@@ -83,7 +92,8 @@ fn tag(mma: &Mma, side: Side) -> u32 {
         Side::A => mma.a,
         Side::B => mma.b,
     };
-    1 | (fmt as u32) << 8 | (mma.m as u32) << 16 | (mma.k as u32) << 24
+    let is_sparse = u32::from(mma.selector.is_some());
+    1 | is_sparse << 1 | (fmt as u32) << 8 | (mma.m as u32) << 16 | (mma.k as u32) << 24
 }
 
 /// Where a column stands in a row of B, C or D: the even columns come first. A lane holds a pair of
@@ -92,12 +102,23 @@ pub(super) const fn column_slot(column: usize) -> usize {
     column / 2 + column % 2 * (COLUMNS / 2)
 }
 
+/// Elements along K that a word holds.
+fn per_word(mma: &Mma) -> usize {
+    match (mma.a, mma.c) {
+        (MatrixFmt::B1, _) => 32,
+        (_, SumFmt::S32) => 2,
+        (_, SumFmt::F16 | SumFmt::F32 | SumFmt::F64) => 1,
+    }
+}
+
 /// Words along K.
 pub(super) fn words_along_k(mma: &Mma) -> usize {
-    match mma.c {
-        SumFmt::S32 => mma.k / 2,
-        _ => mma.k,
-    }
+    mma.k / per_word(mma)
+}
+
+/// Words along K that are stored of A.
+pub(super) fn stored_along_k(mma: &Mma) -> usize {
+    mma.stored_k() / per_word(mma)
 }
 
 /// Which of the two factors.
@@ -160,13 +181,16 @@ pub(super) fn decode(
         MatrixFmt::U4 => place.fill(registers, out, steps, from_nibbles::<0>),
         MatrixFmt::E4m3 | MatrixFmt::E5m2 | MatrixFmt::E3m2 | MatrixFmt::E2m3 | MatrixFmt::E2m1 => {
             let values = byte_table(fmt);
+            place.fill(registers, out, steps, |words| look_up(bytes(words), values));
+        }
+        MatrixFmt::PackedE2m1 => {
+            let values = byte_table(MatrixFmt::PackedE2m1);
             place.fill(registers, out, steps, |words| {
-                bytes(words).map(|byte| values[usize::from(byte)])
+                look_up(nibbles(words), values)
             });
         }
-        MatrixFmt::F64 | MatrixFmt::PackedE2m1 | MatrixFmt::B1 => {
-            unreachable!("products of this format are computed by single elements")
-        }
+        MatrixFmt::B1 => place.fill(registers, out, steps, |words| words),
+        MatrixFmt::F64 => unreachable!("f64 has no words of 32 bits"),
     }
 }
 
@@ -184,7 +208,7 @@ impl Place {
         Place {
             side,
             n_below: mma.m / 8,
-            k: words_along_k(mma),
+            k: stored_along_k(mma),
         }
     }
 
@@ -277,6 +301,26 @@ fn bytes(words: [u32; 4]) -> [u8; 16] {
 }
 
 #[inline(always)]
+fn nibbles(words: [u32; 4]) -> [u8; 32] {
+    let mut nibbles = [0; 32];
+    let pairs = nibbles.as_chunks_mut::<2>().0.iter_mut();
+    for (pair, byte) in pairs.zip(bytes(words)) {
+        *pair = [byte & 0xf, byte >> 4];
+    }
+    nibbles
+}
+
+/// The values of numbers. A loop, as the compiler does not inline `map` over so many.
+#[inline(always)]
+fn look_up<const N: usize>(numbers: [u8; N], values: &[u32; 256]) -> [u32; N] {
+    let mut out = [0; N];
+    for (out, number) in out.iter_mut().zip(numbers) {
+        *out = values[usize::from(number)];
+    }
+    out
+}
+
+#[inline(always)]
 fn from_unsigned_bytes(words: [u32; 4]) -> [u32; 8] {
     let values = bytes(words).map(i16::from);
     std::array::from_fn(|n| pair(values[2 * n], values[2 * n + 1]))
@@ -285,7 +329,8 @@ fn from_unsigned_bytes(words: [u32; 4]) -> [u32; 8] {
 /// `SIGN` is the bit of the sign, if there is one.
 #[inline(always)]
 fn from_nibbles<const SIGN: i16>(words: [u32; 4]) -> [u32; 16] {
-    let value = |n: usize| ((words[n / 8] >> (n % 8 * 4) & 0xf) as i16 ^ SIGN) - SIGN;
+    let nibbles = nibbles(words);
+    let value = |n: usize| (i16::from(nibbles[n]) ^ SIGN) - SIGN;
     std::array::from_fn(|n| pair(value(2 * n), value(2 * n + 1)))
 }
 
@@ -295,15 +340,16 @@ fn pair(low: i16, high: i16) -> u32 {
 
 /// The values of all bytes in a format, as f32.
 fn byte_table(fmt: MatrixFmt) -> &'static [u32; 256] {
-    static TABLES: LazyLock<[[u32; 256]; 5]> = LazyLock::new(|| {
+    static TABLES: LazyLock<[[u32; 256]; 6]> = LazyLock::new(|| {
         FORMATS.map(|fmt| std::array::from_fn(|byte| eval::matrix_element(fmt, byte as u64) as u32))
     });
-    const FORMATS: [MatrixFmt; 5] = [
+    const FORMATS: [MatrixFmt; 6] = [
         MatrixFmt::E4m3,
         MatrixFmt::E5m2,
         MatrixFmt::E3m2,
         MatrixFmt::E2m3,
         MatrixFmt::E2m1,
+        MatrixFmt::PackedE2m1,
     ];
     let number = FORMATS.iter().position(|&other| other == fmt);
     &TABLES[number.unwrap_or(0)]

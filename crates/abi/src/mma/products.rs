@@ -4,17 +4,16 @@
 //! Each factor is decoded once for all products that it is in, and neighbors that share A go
 //! through the multiplying loops together.
 
-use std::cell::Cell;
-
 use ptxjit_ir::{Mma, WarpOp};
 use serde::{Deserialize, Serialize};
 
-use super::operands::{Factor, MAX_WORDS, Side, decode};
+use super::factors::Factors;
+use super::operands::{Factor, Side, decode, stored_along_k, words_along_k};
 #[cfg(target_arch = "x86_64")]
 use super::steps::Avx2;
 use super::steps::{Plain, Steps};
 use super::sums::{self, Sums};
-use super::{Words, compute, is_by_rows};
+use super::{COLUMNS, Method, Words, compute};
 use crate::float_env::with_default_rounding;
 use crate::warp_ops::{Lanes, WARP};
 
@@ -67,8 +66,12 @@ pub unsafe extern "C" fn products_op(products: *const Products, group: u64, fram
     // SAFETY: the caller's promise.
     let (products, frame) = unsafe { (&*products, Frame(frame)) };
     with_default_rounding(|| match group as u32 {
-        u32::MAX if is_by_rows(&products.mma) => by_rows(products, &frame),
-        group => one_by_one(products, group, &frame),
+        u32::MAX if Method::of(&products.mma) == Method::Rows => by_rows(products, &frame),
+        group => {
+            for product in &products.products {
+                one(products, product, group, &frame);
+            }
+        }
     });
 }
 
@@ -103,6 +106,13 @@ impl Frame {
         unsafe { Factor::at(self.0, offsets, n) }
     }
 
+    /// What is behind the registers of C; the first one where the form has fewer.
+    fn further(&self, product: &Product) -> [Words; MOST_FURTHER] {
+        // SAFETY: by the promise to `products_op`, offsets lie in the frame; a copy is made, as a
+        // product may write what is behind its C.
+        (product.further).map(|offset| unsafe { self.register(offset).read_unaligned() })
+    }
+
     #[inline(always)]
     fn sums<'a>(&self, product: &'a Product) -> Sums<'a> {
         // SAFETY: only this call uses the frame, and no reference to a sum exists.
@@ -110,49 +120,31 @@ impl Frame {
     }
 }
 
-/// What any product can have, or some of the lanes.
-fn one_by_one(products: &Products, group: u32, frame: &Frame) {
+/// A product for the lanes of a group.
+fn one(products: &Products, product: &Product, group: u32, frame: &Frame) {
     let mma = &products.mma;
-    for product in &products.products {
-        let args = [
-            (&products.a[product.a][..], mma.a_registers()),
-            (&products.b[product.b], mma.b_registers()),
-            (&product.c, mma.c_registers()),
-            (&product.further, mma.further_registers()),
-        ];
-        let args: Vec<Lanes> = args
-            .iter()
-            .flat_map(|&(offsets, n)| &offsets[..n])
-            .map(|&offset| frame.read(offset))
-            .collect();
-        let mut out = [[0; WARP]; WarpOp::MAX_RESULTS];
-        compute(mma, group, &args, &mut out);
-        for (&offset, lanes) in product.d[..mma.d_registers()].iter().zip(&out) {
-            frame.write(offset, group, lanes);
-        }
+    let args = [
+        (&products.a[product.a][..], mma.a_registers()),
+        (&products.b[product.b], mma.b_registers()),
+        (&product.c, mma.c_registers()),
+        (&product.further, mma.further_registers()),
+    ];
+    let args: Vec<Lanes> = args
+        .iter()
+        .flat_map(|&(offsets, n)| &offsets[..n])
+        .map(|&offset| frame.read(offset))
+        .collect();
+    let mut out = [[0; WARP]; WarpOp::MAX_RESULTS];
+    compute(mma, group, &args, &mut out);
+    for (&offset, lanes) in product.d[..mma.d_registers()].iter().zip(&out) {
+        frame.write(offset, group, lanes);
     }
 }
 
-/// Decoded factors.
-#[repr(align(64))]
-struct Factors {
-    a: [[u32; MAX_WORDS]; MOST_A],
-    b: [[u32; MAX_WORDS / 2]; MOST_B],
-}
-
-thread_local! {
-    static FACTORS: Cell<Option<Box<Factors>>> = const { Cell::new(None) };
-}
-
 fn by_rows(products: &Products, frame: &Frame) {
-    let mut factors = FACTORS.take().unwrap_or_else(|| {
-        Box::new(Factors {
-            a: [[0; MAX_WORDS]; MOST_A],
-            b: [[0; MAX_WORDS / 2]; MOST_B],
-        })
-    });
+    let mut factors = Factors::take();
     by_any_rows(products, frame, &mut factors);
-    FACTORS.set(Some(factors));
+    factors.give_back();
 }
 
 fn by_any_rows(products: &Products, frame: &Frame, factors: &mut Factors) {
@@ -173,24 +165,37 @@ fn by_vectors(products: &Products, frame: &Frame, factors: &mut Factors, steps: 
 #[inline(always)]
 fn rows_by(products: &Products, frame: &Frame, factors: &mut Factors, steps: &impl Steps) {
     let mma = &products.mma;
-    for (offsets, words) in products.a.iter().zip(&mut factors.a) {
+    let a_words = mma.m * stored_along_k(mma);
+    // Eight rows of B are written at a time.
+    let b_words = COLUMNS * words_along_k(mma).max(8);
+    let Factors { a, b, complete } = factors;
+    for (offsets, words) in products.a.iter().zip(a.chunks_exact_mut(a_words)) {
         let registers = frame.factor(offsets, mma.a_registers());
         decode(mma, Side::A, registers, words, steps);
     }
-    for (offsets, words) in products.b.iter().zip(&mut factors.b) {
+    for (offsets, words) in products.b.iter().zip(b.chunks_exact_mut(b_words)) {
         let registers = frame.factor(offsets, mma.b_registers());
         decode(mma, Side::B, registers, words, steps);
     }
     let mut rest = &products.products[..];
     while let [first, behind @ ..] = rest {
-        let a = &factors.a[first.a][..];
-        let b = &factors.b[first.b][..];
+        let a = &a[first.a * a_words..][..a_words];
+        let b_of = |product: &Product| &b[product.b * b_words..][..b_words];
+        let b = b_of(first);
         rest = behind;
+        if mma.further_registers() != 0 {
+            let further = frame.further(first);
+            match complete.of(mma, a, b, &further[..mma.further_registers()]) {
+                Some((a, b)) => sums::add(mma, a, [b], [frame.sums(first)], steps),
+                None => one(products, first, u32::MAX, frame),
+            }
+            continue;
+        }
         match behind {
             [second, behind @ ..] if first.goes_with_next => {
                 rest = behind;
                 let both = [frame.sums(first), frame.sums(second)];
-                sums::add(mma, a, [b, &factors.b[second.b]], both, steps);
+                sums::add(mma, a, [b, b_of(second)], both, steps);
             }
             _ => sums::add(mma, a, [b], [frame.sums(first)], steps),
         }

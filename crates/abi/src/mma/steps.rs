@@ -13,6 +13,8 @@ const CANONICAL_NAN: u32 = 0x7fff_ffff;
 pub(super) trait Steps {
     /// Eight words.
     type Row: Copy;
+    /// Four f64.
+    type Wide: Copy;
 
     /// A row from its even columns and its odd ones.
     fn row(&self, even: [u32; 4], odd: [u32; 4]) -> Self::Row;
@@ -36,16 +38,31 @@ pub(super) trait Steps {
     fn add_float(&self, a: Self::Row, b: Self::Row, sum: Self::Row) -> Self::Row;
     /// The sum of two products of i16 and `sum`.
     fn add_pair(&self, a: Self::Row, b: Self::Row, sum: Self::Row) -> Self::Row;
+    /// Bits that are set in both.
+    fn and(&self, a: Self::Row, b: Self::Row) -> Self::Row;
+    /// Bits that differ.
+    fn xor(&self, a: Self::Row, b: Self::Row) -> Self::Row;
+    /// How many bits of each word are set, and `sum`.
+    fn add_bits(&self, bits: Self::Row, sum: Self::Row) -> Self::Row;
     /// f32 with one NaN.
     fn canonical(&self, row: Self::Row) -> Self::Row;
     /// Eight words of each column become rows.
     fn transpose(&self, columns: &[[u32; 8]; COLUMNS]) -> [[u32; COLUMNS]; 8];
+    /// Eight f64 that lie side by side.
+    fn wide_load(&self, values: &[f64; COLUMNS]) -> [Self::Wide; 2];
+    /// The opposite.
+    fn wide_columns(&self, row: [Self::Wide; 2]) -> [f64; COLUMNS];
+    /// One f64 in all columns.
+    fn wide_splat(&self, value: f64) -> Self::Wide;
+    /// `a * b + sum` in f64.
+    fn wide_add(&self, a: Self::Wide, b: Self::Wide, sum: Self::Wide) -> Self::Wide;
 }
 
 pub(super) struct Plain;
 
 impl Steps for Plain {
     type Row = [u32; COLUMNS];
+    type Wide = [f64; 4];
 
     fn row(&self, even: [u32; 4], odd: [u32; 4]) -> Self::Row {
         std::array::from_fn(|n| if n < 4 { even[n] } else { odd[n - 4] })
@@ -103,6 +120,18 @@ impl Steps for Plain {
         })
     }
 
+    fn and(&self, a: Self::Row, b: Self::Row) -> Self::Row {
+        std::array::from_fn(|n| a[n] & b[n])
+    }
+
+    fn xor(&self, a: Self::Row, b: Self::Row) -> Self::Row {
+        std::array::from_fn(|n| a[n] ^ b[n])
+    }
+
+    fn add_bits(&self, bits: Self::Row, sum: Self::Row) -> Self::Row {
+        std::array::from_fn(|n| sum[n] + bits[n].count_ones())
+    }
+
     fn canonical(&self, row: Self::Row) -> Self::Row {
         row.map(|x| match f32::from_bits(x).is_nan() {
             true => CANONICAL_NAN,
@@ -113,6 +142,22 @@ impl Steps for Plain {
     fn transpose(&self, columns: &[[u32; 8]; COLUMNS]) -> [[u32; COLUMNS]; 8] {
         std::array::from_fn(|k| columns.map(|column| column[k]))
     }
+
+    fn wide_load(&self, values: &[f64; COLUMNS]) -> [[f64; 4]; 2] {
+        [0, 4].map(|first| std::array::from_fn(|n| values[first + n]))
+    }
+
+    fn wide_columns(&self, [low, high]: [[f64; 4]; 2]) -> [f64; COLUMNS] {
+        std::array::from_fn(|n| if n < 4 { low[n] } else { high[n - 4] })
+    }
+
+    fn wide_splat(&self, value: f64) -> [f64; 4] {
+        [value; 4]
+    }
+
+    fn wide_add(&self, a: [f64; 4], b: [f64; 4], sum: [f64; 4]) -> [f64; 4] {
+        std::array::from_fn(|n| a[n].mul_add(b[n], sum[n]))
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -121,13 +166,16 @@ pub(super) use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use core::arch::x86_64::{
-        __m128i, __m256i, _CMP_UNORD_Q, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128,
-        _mm256_add_epi32, _mm256_blendv_ps, _mm256_castps_si256, _mm256_castsi256_ps,
-        _mm256_cmp_ps, _mm256_cvtepi8_epi16, _mm256_cvtepu16_epi32, _mm256_cvtph_ps,
-        _mm256_cvtps_ph, _mm256_fmadd_ps, _mm256_loadu_si256, _mm256_madd_epi16,
-        _mm256_permute2x128_si256, _mm256_permutevar8x32_epi32, _mm256_set_m128i,
-        _mm256_set1_epi32, _mm256_setr_epi32, _mm256_slli_epi32, _mm256_unpackhi_epi32,
-        _mm256_unpackhi_epi64, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
+        __m128i, __m256d, __m256i, _CMP_UNORD_Q, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128,
+        _mm_setr_epi8, _mm256_add_epi8, _mm256_add_epi32, _mm256_and_si256, _mm256_blendv_ps,
+        _mm256_broadcastsi128_si256, _mm256_castps_si256, _mm256_castsi256_ps, _mm256_cmp_ps,
+        _mm256_cvtepi8_epi16, _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_cvtps_ph,
+        _mm256_fmadd_pd, _mm256_fmadd_ps, _mm256_loadu_pd, _mm256_loadu_si256, _mm256_madd_epi16,
+        _mm256_maddubs_epi16, _mm256_permute2x128_si256, _mm256_permutevar8x32_epi32,
+        _mm256_set_m128i, _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_pd,
+        _mm256_setr_epi32, _mm256_shuffle_epi8, _mm256_slli_epi32, _mm256_srli_epi32,
+        _mm256_storeu_pd, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi32,
+        _mm256_unpacklo_epi64, _mm256_xor_si256,
     };
 
     use super::{CANONICAL_NAN, COLUMNS, Steps};
@@ -161,6 +209,7 @@ mod avx2 {
     // instructions.
     impl Steps for Avx2 {
         type Row = __m256i;
+        type Wide = __m256d;
 
         #[inline(always)]
         fn row(&self, even: [u32; 4], odd: [u32; 4]) -> __m256i {
@@ -239,6 +288,39 @@ mod avx2 {
         }
 
         #[inline(always)]
+        fn and(&self, a: __m256i, b: __m256i) -> __m256i {
+            // SAFETY: as above.
+            unsafe { _mm256_and_si256(a, b) }
+        }
+
+        #[inline(always)]
+        fn xor(&self, a: __m256i, b: __m256i) -> __m256i {
+            // SAFETY: as above.
+            unsafe { _mm256_xor_si256(a, b) }
+        }
+
+        #[inline(always)]
+        fn add_bits(&self, bits: __m256i, sum: __m256i) -> __m256i {
+            // SAFETY: as above.
+            unsafe {
+                // Of each nibble by a table, then the sums of the bytes of each word.
+                let counts = _mm256_broadcastsi128_si256(_mm_setr_epi8(
+                    0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4,
+                ));
+                let nibble = _mm256_set1_epi8(0xf);
+                let low = _mm256_and_si256(bits, nibble);
+                let high = _mm256_and_si256(_mm256_srli_epi32::<4>(bits), nibble);
+                let of_bytes = _mm256_add_epi8(
+                    _mm256_shuffle_epi8(counts, low),
+                    _mm256_shuffle_epi8(counts, high),
+                );
+                let of_pairs = _mm256_maddubs_epi16(of_bytes, _mm256_set1_epi8(1));
+                let of_words = _mm256_madd_epi16(of_pairs, _mm256_set1_epi16(1));
+                _mm256_add_epi32(sum, of_words)
+            }
+        }
+
+        #[inline(always)]
         fn canonical(&self, row: __m256i) -> __m256i {
             // SAFETY: as above.
             unsafe {
@@ -266,6 +348,40 @@ mod avx2 {
                 }
             }
             rows
+        }
+
+        #[inline(always)]
+        fn wide_load(&self, values: &[f64; COLUMNS]) -> [__m256d; 2] {
+            // SAFETY: as above; the array has the size of what is loaded.
+            unsafe {
+                [
+                    _mm256_loadu_pd(values.as_ptr()),
+                    _mm256_loadu_pd(values[4..].as_ptr()),
+                ]
+            }
+        }
+
+        #[inline(always)]
+        fn wide_columns(&self, row: [__m256d; 2]) -> [f64; COLUMNS] {
+            let mut values = [0.0; COLUMNS];
+            // SAFETY: as above; the array has the size of what is stored.
+            unsafe {
+                _mm256_storeu_pd(values.as_mut_ptr(), row[0]);
+                _mm256_storeu_pd(values[4..].as_mut_ptr(), row[1]);
+            }
+            values
+        }
+
+        #[inline(always)]
+        fn wide_splat(&self, value: f64) -> __m256d {
+            // SAFETY: as above.
+            unsafe { _mm256_set1_pd(value) }
+        }
+
+        #[inline(always)]
+        fn wide_add(&self, a: __m256d, b: __m256d, sum: __m256d) -> __m256d {
+            // SAFETY: as above.
+            unsafe { _mm256_fmadd_pd(a, b, sum) }
         }
     }
 

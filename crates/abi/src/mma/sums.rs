@@ -5,7 +5,7 @@
 //! four lanes of a row, in two registers, are eight columns in the order of
 //! [`column_slot`](super::operands::column_slot).
 
-use ptxjit_ir::{Mma, SumFmt};
+use ptxjit_ir::{Mma, ProductOp, SumFmt};
 
 use super::operands::words_along_k;
 use super::steps::Steps;
@@ -74,8 +74,8 @@ impl<'a> Sums<'a> {
         self.set_quad_of_d(2 * below + 1, row, odd);
     }
 
-    /// C is added last, since it is this sum that saturates. Before, at most 64 products of 16 bits
-    /// cannot wrap.
+    /// C is added last, since it is this sum that saturates. Before, at most 128 products of 16
+    /// bits cannot wrap.
     #[inline(always)]
     fn set_integer_row<const D: Kind, S: Steps>(&self, row: usize, sums: S::Row, steps: &S) {
         let below = row / 8;
@@ -98,6 +98,10 @@ const HALF: Kind = 0;
 const SINGLE: Kind = 1;
 const WRAPPING: Kind = 2;
 const SATURATING: Kind = 3;
+/// As [`WRAPPING`], of bits that are set in both factors.
+const BOTH: Kind = 4;
+/// As [`WRAPPING`], of bits that differ.
+const EITHER: Kind = 5;
 
 /// D = A * B + C for products that share A.
 #[inline(always)]
@@ -112,15 +116,36 @@ pub(super) fn add<const N: usize>(
     for (rows, b) in rows.iter_mut().zip(b) {
         *rows = b.as_chunks().0;
     }
-    match (mma.c, mma.d) {
-        (SumFmt::S32, _) if mma.saturates => {
+    match (mma.c, mma.d, mma.op) {
+        (_, _, ProductOp::And) => of_bits::<BOTH, N>(mma, a, rows, sums, steps),
+        (_, _, ProductOp::Xor) => of_bits::<EITHER, N>(mma, a, rows, sums, steps),
+        (SumFmt::S32, _, _) if mma.saturates => {
             of_kind::<SATURATING, SATURATING, N>(mma, a, rows, sums, steps);
         }
-        (SumFmt::S32, _) => of_kind::<WRAPPING, WRAPPING, N>(mma, a, rows, sums, steps),
-        (SumFmt::F16, SumFmt::F16) => of_kind::<HALF, HALF, N>(mma, a, rows, sums, steps),
-        (SumFmt::F16, _) => of_kind::<HALF, SINGLE, N>(mma, a, rows, sums, steps),
-        (_, SumFmt::F16) => of_kind::<SINGLE, HALF, N>(mma, a, rows, sums, steps),
-        (_, _) => of_kind::<SINGLE, SINGLE, N>(mma, a, rows, sums, steps),
+        (SumFmt::S32, _, _) => of_kind::<WRAPPING, WRAPPING, N>(mma, a, rows, sums, steps),
+        (SumFmt::F16, SumFmt::F16, _) => of_kind::<HALF, HALF, N>(mma, a, rows, sums, steps),
+        (SumFmt::F16, _, _) => of_kind::<HALF, SINGLE, N>(mma, a, rows, sums, steps),
+        (_, SumFmt::F16, _) => of_kind::<SINGLE, HALF, N>(mma, a, rows, sums, steps),
+        (_, _, _) if words_along_k(mma) == 128 => {
+            add_along::<128, SINGLE, SINGLE, N>(mma, a, rows, sums, steps);
+        }
+        (_, _, _) => of_kind::<SINGLE, SINGLE, N>(mma, a, rows, sums, steps),
+    }
+}
+
+/// There are 128 or 256 bits along K.
+#[inline(always)]
+fn of_bits<const KIND: Kind, const N: usize>(
+    mma: &Mma,
+    a: &[u32],
+    b: [&[[u32; COLUMNS]]; N],
+    sums: [Sums<'_>; N],
+    steps: &impl Steps,
+) {
+    match words_along_k(mma) {
+        4 => add_along::<4, KIND, KIND, N>(mma, a, b, sums, steps),
+        8 => add_along::<8, KIND, KIND, N>(mma, a, b, sums, steps),
+        k => unreachable!("no product of bits has {k} words along K"),
     }
 }
 
@@ -137,6 +162,7 @@ fn of_kind<const C: Kind, const D: Kind, const N: usize>(
         8 => add_along::<8, C, D, N>(mma, a, b, sums, steps),
         16 => add_along::<16, C, D, N>(mma, a, b, sums, steps),
         32 => add_along::<32, C, D, N>(mma, a, b, sums, steps),
+        64 => add_along::<64, C, D, N>(mma, a, b, sums, steps),
         k => unreachable!("no product has {k} words along K"),
     }
 }
@@ -195,9 +221,11 @@ fn add_strip<const K: usize, const R: usize, const C: Kind, const D: Kind, const
             for r in 0..R {
                 let a = steps.splat(a[r][k]);
                 for n in 0..N {
-                    rows[n][r] = match C <= SINGLE {
-                        true => steps.add_float(a, columns[n], rows[n][r]),
-                        false => steps.add_pair(a, columns[n], rows[n][r]),
+                    rows[n][r] = match C {
+                        HALF | SINGLE => steps.add_float(a, columns[n], rows[n][r]),
+                        BOTH => steps.add_bits(steps.and(a, columns[n]), rows[n][r]),
+                        EITHER => steps.add_bits(steps.xor(a, columns[n]), rows[n][r]),
+                        _ => steps.add_pair(a, columns[n], rows[n][r]),
                     };
                 }
             }

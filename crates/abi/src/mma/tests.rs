@@ -1,7 +1,7 @@
 //! Products by vectors against those of single elements.
 
 use super::*;
-use ptxjit_ir::{MatrixFmt, Round, SumFmt};
+use ptxjit_ir::{MatrixFmt, NumFmt, ProductOp, Round, Scale, SumFmt};
 
 fn form(m: usize, k: usize, [a, b]: [MatrixFmt; 2], [c, d]: [SumFmt; 2]) -> Mma {
     Mma {
@@ -24,7 +24,42 @@ fn form(m: usize, k: usize, [a, b]: [MatrixFmt; 2], [c, d]: [SumFmt; 2]) -> Mma 
 fn forms() -> Vec<Mma> {
     use MatrixFmt::{Bf16, E2m1, E2m3, E3m2, E4m3, E5m2, F16, S4, S8, Tf32, U4, U8};
     use SumFmt::{F16 as Half, F32, S32};
+    let sparse = |k, fmts, sums, selector| Mma {
+        selector: Some(selector),
+        ..form(16, k, fmts, sums)
+    };
+    let bits = |m, k, op| Mma {
+        op,
+        ..form(m, k, [MatrixFmt::B1; 2], [S32; 2])
+    };
+    let packed = [MatrixFmt::PackedE2m1; 2];
+    let scaled = |mma, blocks, fmt| Mma {
+        scale: Some(Scale { blocks, fmt }),
+        ..mma
+    };
     let mut forms = vec![
+        bits(8, 128, ProductOp::And),
+        bits(16, 128, ProductOp::Xor),
+        bits(16, 256, ProductOp::And),
+        bits(16, 256, ProductOp::Xor),
+        sparse(16, [F16, F16], [F32, F32], 3),
+        sparse(16, [Bf16, Bf16], [F32, F32], 0),
+        sparse(32, [F16, F16], [Half, Half], 1),
+        sparse(32, [Bf16, Bf16], [F32, F32], 0),
+        sparse(8, [Tf32, Tf32], [F32, F32], 2),
+        sparse(16, [Tf32, Tf32], [F32, F32], 1),
+        sparse(32, [S8, U8], [S32, S32], 1),
+        sparse(64, [U8, S8], [S32, S32], 0),
+        sparse(64, [S4, U4], [S32, S32], 1),
+        sparse(128, [U4, S4], [S32, S32], 0),
+        sparse(64, [E4m3, E5m2], [F32, F32], 0),
+        sparse(64, [E2m1, E3m2], [Half, Half], 0),
+        scaled(form(16, 32, [E4m3, E5m2], [F32, F32]), 1, NumFmt::Ue8m0),
+        scaled(form(16, 64, packed, [F32, F32]), 2, NumFmt::Ue8m0),
+        scaled(form(16, 64, packed, [F32, F32]), 4, NumFmt::E4m3),
+        scaled(sparse(64, [E3m2, E2m1], [F32, F32], 0), 1, NumFmt::Ue8m0),
+        scaled(sparse(128, packed, [F32, F32], 0), 2, NumFmt::Ue8m0),
+        scaled(sparse(128, packed, [F32, F32], 0), 4, NumFmt::E4m3),
         form(16, 8, [F16, F16], [Half, Half]),
         form(16, 16, [F16, F16], [F32, F32]),
         form(16, 16, [F16, F16], [F32, Half]),
@@ -67,14 +102,26 @@ fn bits(seed: &mut u64) -> u64 {
     }
 }
 
+/// Registers of all operands. Every other time the factors of blocks are moderate.
+fn operands(mma: &Mma, seed: &mut u64) -> Vec<Lanes> {
+    let first_factor = mma.n_args() - if mma.scale.is_some() { 2 } else { 0 };
+    let is_moderate = *seed >> 40 & 1 == 0;
+    (0..mma.n_args())
+        .map(|n| {
+            std::array::from_fn(|_| match n >= first_factor && is_moderate {
+                true => 0x7060_8050 ^ bits(seed) & 0x1f1f_1f1f,
+                false => bits(seed),
+            })
+        })
+        .collect()
+}
+
 #[test]
 fn vectors_give_the_bits_of_single_elements() {
     let mut seed = 1;
     for mma in forms() {
-        for group in [u32::MAX, u32::MAX, u32::MAX, 0x0fff_fff7] {
-            let args: Vec<Lanes> = (0..mma.n_args())
-                .map(|_| std::array::from_fn(|_| bits(&mut seed)))
-                .collect();
+        for group in [u32::MAX, u32::MAX, u32::MAX, u32::MAX, 0x0fff_fff7] {
+            let args = operands(&mma, &mut seed);
             let mut got = [[0; WARP]; WarpOp::MAX_RESULTS];
             compute(&mma, group, &args, &mut got);
             let taking_part = args.iter().map(|register| {
@@ -89,15 +136,59 @@ fn vectors_give_the_bits_of_single_elements() {
 #[test]
 fn so_does_code_for_any_processor() {
     let mut seed = 2;
-    for mma in forms() {
-        let args: Vec<Lanes> = (0..mma.n_args())
-            .map(|_| std::array::from_fn(|_| bits(&mut seed)))
-            .collect();
-        let mut buffer = Buffer::new(&mma, u32::MAX, &args);
-        rows_by(&mma, &mut buffer.fragments(&mma), &Plain);
-        for (n, want) in eval::mma(&mma, &args).iter().enumerate() {
+    let mut n_left_to_elements = 0;
+    for mma in forms().iter().flat_map(|mma| [mma; 8]) {
+        let args = operands(mma, &mut seed);
+        let mut buffer = Buffer::new(mma, u32::MAX, &args);
+        if !rows_by(mma, &mut buffer.fragments(mma), &Plain) {
+            assert!(mma.scale.is_some(), "{mma:?}");
+            n_left_to_elements += 1;
+            continue;
+        }
+        for (n, want) in eval::mma(mma, &args).iter().enumerate() {
             let got = read_register(&buffer.d, false, n);
             assert_eq!(got, *want, "{mma:?}, register {n}");
+        }
+    }
+    // Extreme factors are those of three of the six forms with factors.
+    assert!(
+        (1..32).contains(&n_left_to_elements),
+        "{n_left_to_elements}"
+    );
+}
+
+#[test]
+fn products_of_f64_give_the_bits_of_single_elements() {
+    let mut seed = 4;
+    for (m, k, round) in [
+        (8, 4, Round::Rn),
+        (16, 4, Round::Rn),
+        (16, 8, Round::Rn),
+        (16, 16, Round::Rn),
+        (16, 16, Round::Rz),
+    ] {
+        let mma = Mma {
+            round,
+            ..form(m, k, [MatrixFmt::F64; 2], [SumFmt::F64; 2])
+        };
+        // Of any bits, many sums are NaN; of those with few bits of the exponent, none is.
+        for (mask, group) in [
+            (u64::MAX, u32::MAX),
+            (0x83ff_ffff_ffff_ffff, u32::MAX),
+            (0x8fff_ffff_ffff_ffff, u32::MAX),
+            (0x83ff_ffff_ffff_ffff, 0x7fff_fff3),
+        ] {
+            let mut wide = || (bits(&mut seed) << 32 | bits(&mut seed)) & mask;
+            let args: Vec<Lanes> = (0..mma.n_args())
+                .map(|_| std::array::from_fn(|_| wide()))
+                .collect();
+            let mut got = [[0; WARP]; WarpOp::MAX_RESULTS];
+            compute(&mma, group, &args, &mut got);
+            let taking_part = args.iter().map(|register| {
+                std::array::from_fn(|lane| register[lane] * u64::from(group >> lane & 1))
+            });
+            let want = eval::mma(&mma, &taking_part.collect::<Vec<_>>());
+            assert_eq!(got[..want.len()], want[..], "{mma:?}, mask {mask:#x}");
         }
     }
 }
@@ -120,11 +211,12 @@ fn products_in_a_frame_give_the_bits_of_single_elements() {
         let a = [(); 2].map(|()| place(mma.a_registers()));
         let b = [(); 2].map(|()| place(mma.b_registers()));
         let sums = [(); 4].map(|()| place(mma.c_registers().max(mma.d_registers())));
+        let further = [(); 2].map(|()| place(mma.further_registers()));
         let product = |a, b, c: usize, d: usize, goes_with_next| Product {
             a,
             b,
             c: sums[c],
-            further: [0; MOST_FURTHER],
+            further: std::array::from_fn(|n| further[c % 2][n]),
             d: sums[d],
             goes_with_next,
         };
@@ -143,6 +235,9 @@ fn products_in_a_frame_give_the_bits_of_single_elements() {
         let mut frame: Vec<[u32; WARP]> = (0..n_registers)
             .map(|_| std::array::from_fn(|_| bits(&mut seed) as u32))
             .collect();
+        for at in further.iter().flat_map(|at| &at[..mma.further_registers()]) {
+            frame[*at as usize / 128] = std::array::from_fn(|lane| 0x7e7f_8081 + lane as u32);
+        }
         let mut want = frame.clone();
         // SAFETY: the registers of all products are in the frame.
         unsafe { products_op(&products, group.into(), frame.as_mut_ptr().cast()) };
@@ -153,6 +248,10 @@ fn products_in_a_frame_give_the_bits_of_single_elements() {
                 of(&a[product.a], mma.a_registers()),
                 of(&b[product.b], mma.b_registers()),
                 of(&product.c, mma.c_registers()),
+                product.further[..mma.further_registers()]
+                    .iter()
+                    .map(|&at| at as usize / 128)
+                    .collect(),
             ];
             let taking_part = |lane: usize| group >> lane & 1 != 0;
             let args: Vec<Lanes> = args
