@@ -6,7 +6,9 @@ use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, InstData, Program, Space, Type, Value};
 use ptxjit_passes::effort::Spent;
 use ptxjit_vectorize::heuristics::Switches;
-use ptxjit_vectorize::{self as vectorize, Node, Plan, PlanFacts, SingleLane, Variability, Yield};
+use ptxjit_vectorize::{
+    self as vectorize, Node, Plan, PlanFacts, SingleLane, Variability, WaitKind, Yield,
+};
 
 use crate::calls;
 use crate::compile;
@@ -77,15 +79,19 @@ impl Weights {
     }
 }
 
-/// Whether some warp operations need no wait in gangs that are warps, and no lane ever waits for
-/// others of its warp.
+/// Whether most warp operations need no wait in gangs that are warps.
 pub(crate) fn warp_ops_need_no_wait(
     program: &Program,
     block: [u32; 3],
     until: Option<Instant>,
 ) -> Result<bool, Spent> {
     let (func, plan) = planned(program, block, 32, until)?;
-    Ok(!decisions::mask_classes::met_by_all(&func, &plan).is_empty())
+    let n_met = decisions::mask_classes::met_by_all(&func, &plan).len();
+    let warp_ops = plan.waits.iter().filter(|wait| match wait.kind {
+        WaitKind::Inst(inst) => decisions::mask_classes::has_fast_path(&func, &plan, inst),
+        WaitKind::Entry | WaitKind::Ready | WaitKind::Yield | WaitKind::StripMine => false,
+    });
+    Ok(2 * n_met > warp_ops.count())
 }
 
 /// The kernel in blocks of this shape, and the plan for it.

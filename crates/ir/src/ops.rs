@@ -410,6 +410,13 @@ impl WarpOp {
     /// No operation has more results.
     pub const MAX_RESULTS: usize = 8;
 
+    /// Whether lanes can read any lane of the warp with this last operand of `shfl.idx`, if it is
+    /// known: no bits of lane numbers are a lane's own, and the greatest lane is 31. PTX ISA
+    /// section 9.7.9.6.
+    pub fn reads_any_lane(self, clamp: Option<u64>) -> bool {
+        self == WarpOp::ShflIdx && clamp.is_some_and(|clamp| clamp & 0x1f1f == 0x1f)
+    }
+
     /// The name that the printer writes.
     pub const fn name(self) -> &'static str {
         match self {

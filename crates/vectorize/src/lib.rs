@@ -40,7 +40,7 @@ use heuristics::{Acted, Heuristic, Switches};
 
 use analysis::{divergence, liveness, order, progress, range, reconvergence};
 use memory::{merge_stores, prefetch, strip_mine};
-use prepare::{latches, lcssa, sign_tests, subword};
+use prepare::{joins, latches, lcssa, sign_tests, subword};
 use rematerialize::{across_waits, addresses};
 use speculate::{no_wrap, stable, strides, trip_counts};
 
@@ -324,6 +324,9 @@ fn prepare(
     let wait_of = waits::split(func, gang);
     if gang > 1 && func.blocks.keys().any(|block| wait_of[block]) {
         join_exits(func);
+        if gang == WARP && entries.is_empty() {
+            joins::run(func, &wait_of);
+        }
     }
     (versions.cold, wait_of)
 }

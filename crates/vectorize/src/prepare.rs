@@ -1,5 +1,7 @@
-//! Forms that the analyses rely on: loop-closed SSA, one latch per loop, sub-word arithmetic.
+//! Forms that the analyses rely on: loop-closed SSA, one latch per loop, reconvergence points of
+//! one branch, sub-word arithmetic.
 
+pub(crate) mod joins;
 pub(crate) mod latches;
 pub(crate) mod lcssa;
 pub(crate) mod sign_tests;

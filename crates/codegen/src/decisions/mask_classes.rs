@@ -1,5 +1,6 @@
 //! Which nodes share a mask.
 
+use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Inst, InstData, Value};
 use ptxjit_vectorize::{LaneLoop, Node, Plan, Variability, WaitKind};
 
@@ -198,36 +199,46 @@ pub(crate) fn has_fast_path(func: &Function, plan: &Plan, inst: Inst) -> bool {
 }
 
 /// The blocks that begin with a warp operation at which no lane ever waits: a gang is a warp, its
-/// lanes converge wherever they wait for anything, and the operation is for all of them. If lanes
-/// may diverge at one wait, they may reach any other diverged.
+/// lanes converge wherever they wait for anything before, and the operation is for all of them. If
+/// lanes may diverge at one wait, they may reach all that follows it diverged.
 pub(crate) fn met_by_all(func: &Function, plan: &Plan) -> Vec<Block> {
     if plan.gang as usize != WARP {
         return Vec::new();
     }
     let classes = MaskClasses::of(func, plan);
     let place = |pos: Option<u32>| pos.expect("waits are in the order") as usize;
-    let mut met = Vec::new();
+    let (mut met, mut diverged) = (Vec::new(), Vec::new());
     for wait in &plan.waits {
-        let begin = place(plan.order.block_pos[wait.block]);
-        let class = match wait.kind {
-            WaitKind::Entry => MaskClass::Entry,
-            WaitKind::Ready => return Vec::new(),
+        let is_whole = match wait.kind {
+            WaitKind::Entry | WaitKind::StripMine => true,
+            WaitKind::Ready => false,
             WaitKind::Inst(inst) => {
-                if !is_for_all(func, plan, inst) {
-                    return Vec::new();
-                }
-                if has_fast_path(func, plan, inst) {
-                    met.push(wait.block);
-                }
-                classes.arrive[begin]
+                let begin = place(plan.order.block_pos[wait.block]);
+                is_for_all(func, plan, inst) && classes.arrive[begin] == MaskClass::Entry
             }
-            WaitKind::Yield => classes.body[place(plan.order.end_pos[wait.block])],
-            WaitKind::StripMine => MaskClass::Entry,
+            WaitKind::Yield => {
+                let end = place(plan.order.end_pos[wait.block]);
+                classes.body[end] == MaskClass::Entry
+            }
         };
-        if class != MaskClass::Entry {
-            return Vec::new();
+        match wait.kind {
+            _ if !is_whole => diverged.push(wait.block),
+            WaitKind::Inst(inst) if has_fast_path(func, plan, inst) => met.push(wait.block),
+            WaitKind::Inst(_)
+            | WaitKind::Entry
+            | WaitKind::Ready
+            | WaitKind::Yield
+            | WaitKind::StripMine => {}
         }
     }
+    let mut is_reached: SecondaryMap<Block, bool> = SecondaryMap::new();
+    while let Some(block) = diverged.pop() {
+        if !std::mem::replace(&mut is_reached[block], true) {
+            let targets = func.blocks[block].term.targets();
+            diverged.extend(targets.iter().map(|call| call.block));
+        }
+    }
+    met.retain(|&block| !is_reached[block]);
     met
 }
 

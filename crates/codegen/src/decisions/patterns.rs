@@ -150,11 +150,11 @@ impl<'a> Patterns<'a> {
         match *data {
             // All lanes of a quad read the same lane.
             InstData::Warp {
-                op: WarpOp::ShflIdx,
+                op: op @ WarpOp::ShflIdx,
                 ref args,
                 ..
             } => {
-                let whole = func.as_const(args[2])? & 0x1f1f == 0x1f;
+                let whole = op.reads_any_lane(func.as_const(args[2]));
                 (whole && of(args[1])? == 0).then_some(0)
             }
             InstData::Resize {

@@ -227,7 +227,7 @@ impl Divergence {
             InstData::ToGeneric { arg, .. } | InstData::FromGeneric { arg, .. } => {
                 ok(self.shifted(arg))
             }
-            InstData::Warp { op, ref args, .. } => self.warp(op, args, idx),
+            InstData::Warp { op, ref args, .. } => self.warp(func, op, args, idx),
             InstData::Barrier { .. } => (Variability::Uniform, Because::NotVarying),
             _ => from_args(),
         }
@@ -253,15 +253,21 @@ impl Divergence {
     }
 
     /// A warp operation has one result for all lanes that took part with one member mask.
-    fn warp(&self, op: WarpOp, args: &[Value], idx: usize) -> (Variability, Because) {
-        let mask_uniform = args[op.n_args().min(args.len())..]
-            .iter()
-            .all(|&arg| self.variability(arg) == Variability::Uniform);
+    fn warp(
+        &self,
+        func: &Function,
+        op: WarpOp,
+        args: &[Value],
+        idx: usize,
+    ) -> (Variability, Because) {
+        let is_uniform = |&arg: &Value| self.variability(arg) == Variability::Uniform;
+        let mask_uniform = args[op.n_args().min(args.len())..].iter().all(is_uniform);
         let shared = match op {
+            // All lanes read one lane: with the number of a warp, programs choose what it does.
+            WarpOp::ShflIdx => is_uniform(&args[1]) && op.reads_any_lane(func.as_const(args[2])),
             WarpOp::ShflUp
             | WarpOp::ShflDown
             | WarpOp::ShflBfly
-            | WarpOp::ShflIdx
             | WarpOp::MatchAny
             | WarpOp::Transpose
             | WarpOp::Mma(_) => false,

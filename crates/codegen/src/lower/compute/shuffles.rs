@@ -25,13 +25,18 @@ impl Lower<'_, '_> {
         op: WarpOp,
         [a, b, c]: [Value; 3],
     ) -> [Val; 2] {
-        let value = self.parts(a);
         let fixed_c = self.func.as_const(c);
         let known_b = self.known_lanes(b);
         let shared_b = self.plan.variability[b] == Variability::Uniform;
+        if shared_b && op.reads_any_lane(fixed_c) {
+            let word = self.lane_of(a, b);
+            let yes = self.b.ins().iconst(types::I8, 1);
+            return [word, yes].map(Val::Uniform);
+        }
+        let value = self.parts(a);
         let [value, in_range] = match (known_b, fixed_c) {
             (Some(b), Some(c)) => self.shuffle_fixed(op, &value, &b, c as u32),
-            (None, Some(c)) if shared_b && (op != WarpOp::ShflIdx || c & 0x1f1f == 0x1f) => {
+            (None, Some(c)) if shared_b && op != WarpOp::ShflIdx => {
                 let b = self.scalar(b);
                 let b = self.b.ins().band_imm_s(b, 31);
                 self.shuffle_shared(op, &value, b, c as u32)
@@ -42,6 +47,30 @@ impl Lower<'_, '_> {
             }
         };
         [Val::Varying(value), Val::Varying(in_range)]
+    }
+
+    /// The word of lane `b % 32`, which is the same for all lanes.
+    fn lane_of(&mut self, a: Value, b: Value) -> cl::Value {
+        if self.plan.variability[a] == Variability::Uniform {
+            return self.scalar(a);
+        }
+        let value = self.parts(a);
+        if let Some(lane) = self.func.as_const(b) {
+            let (part, within) = (lane as usize % WARP / 4, lane as u8 % 4);
+            return self.b.ins().extractlane(value[part], within);
+        }
+        let flags = MemFlagsData::trusted();
+        let slot = self.warp_buffer();
+        let base = self.b.ins().stack_addr(types::I64, slot, 0);
+        for (q, &part) in value.iter().enumerate() {
+            self.b.ins().store(flags, part, base, 16 * q as i32);
+        }
+        let b = self.scalar(b);
+        let lane = self.b.ins().band_imm_s(b, 31);
+        let lane = self.b.ins().uextend(types::I64, lane);
+        let bytes = self.b.ins().ishl_imm_s(lane, 2);
+        let at = self.b.ins().iadd(base, bytes);
+        self.b.ins().load(types::I32, flags, at, 0)
     }
 
     /// Each lane's source is known: vectors are renamed, or shuffled.
@@ -84,16 +113,6 @@ impl Lower<'_, '_> {
         let wide = self.b.ins().uextend(types::I64, b);
         let bytes = self.b.ins().ishl_imm_s(wide, 2);
         let max_lane = |lane: u32| (lane & (c >> 8)) & 31 | (c & !(c >> 8)) & 31;
-        if op == WarpOp::ShflIdx {
-            let at = self.b.ins().iadd(base, bytes);
-            let word = self.b.ins().load(types::I32, flags, at, 0);
-            let splat = self.b.ins().splat(types::I32X4, word);
-            let yes = self.b.vconst(Type::B1, 1);
-            return [
-                Parts::from_elem(splat, self.b.quads()),
-                Parts::from_elem(yes, self.b.quads()),
-            ];
-        }
         let amount = self.b.ins().splat(types::I32X4, b);
         let lane = self.lane_constants(Type::B32, |lane| lane);
         let max = self.lane_constants(Type::B32, max_lane);
