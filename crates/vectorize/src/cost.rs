@@ -110,3 +110,11 @@ pub(crate) const DEPTH_OF_SUM: u32 = 16;
 /// An iteration of a loop that only reads memory costs one; an iteration of any other loop costs
 /// this much, since it disturbs other threads more.
 pub(crate) const SPIN_COST: u32 = 16;
+
+/// Rounds in which branches that lie in each other and reconverge in one place get a place of their
+/// own, one after the other; code in use needs three.
+pub(crate) const MOST_NESTED_JOINS: usize = 8;
+
+/// Pairs of a branch and a wait that are compared in such a round. Code in use has some ten
+/// thousand.
+pub(crate) const MOST_BRANCHES_AND_WAITS: usize = 1 << 20;

@@ -21,16 +21,11 @@ use ptxjit_passes::analysis::dominators::DomTree;
 use ptxjit_passes::analysis::{cfg, dominators};
 use smallvec::SmallVec;
 
-/// Branches that lie in each other and have one reconvergence point get theirs one after the other;
-/// code in use has three.
-const MOST_ROUNDS: usize = 8;
-
-/// Pairs of a branch and a wait that are compared in a round. Code in use has some thousand.
-const MOST_PAIRS: usize = 1 << 20;
+use crate::cost;
 
 /// Splits reconvergence points.
 pub(crate) fn run(func: &mut Function, waits: &SecondaryMap<Block, bool>) {
-    for _ in 0..MOST_ROUNDS {
+    for _ in 0..cost::MOST_NESTED_JOINS {
         let found = shared_joins(func, waits);
         if found.is_empty() {
             break;
@@ -60,7 +55,7 @@ fn shared_joins(func: &Function, waits: &SecondaryMap<Block, bool>) -> Vec<Join>
         .copied()
         .filter(|&block| waits[block])
         .collect();
-    if branches.len() * waits.len() > MOST_PAIRS {
+    if branches.len() * waits.len() > cost::MOST_BRANCHES_AND_WAITS {
         return Vec::new();
     }
     let mut found: Vec<Join> = Vec::new();
