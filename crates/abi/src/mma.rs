@@ -291,11 +291,11 @@ fn rows_by(mma: &Mma, fragments: &mut Fragments<'_>, steps: &impl Steps) -> bool
         decode(mma, Side::B, b, &mut factors.b, steps);
         let Factors { a, b, complete } = &mut *factors;
         let further = &fragments.further[..mma.further_registers()];
-        let complete = complete.of(mma, a, b, further);
-        if let Some((a, b)) = complete {
-            sums::add(mma, a, [b], [sums], steps);
+        let mut is_done = complete.set_a(mma, a, further);
+        match complete.with_b(mma, b, further).filter(|_| is_done) {
+            Some(pair) => sums::add_pair_of(mma, pair, sums, steps),
+            None => is_done = false,
         }
-        let is_done = complete.is_some();
         factors.give_back();
         return is_done;
     }

@@ -177,6 +177,9 @@ fn rows_by(products: &Products, frame: &Frame, factors: &mut Factors, steps: &im
         let registers = frame.factor(offsets, mma.b_registers());
         decode(mma, Side::B, registers, words, steps);
     }
+    // Products that follow each other often share A and what is behind C for it.
+    let mut set = None;
+    let behind_a = mma.further_registers() - usize::from(mma.scale.is_some());
     let mut rest = &products.products[..];
     while let [first, behind @ ..] = rest {
         let a = &a[first.a * a_words..][..a_words];
@@ -185,8 +188,13 @@ fn rows_by(products: &Products, frame: &Frame, factors: &mut Factors, steps: &im
         rest = behind;
         if mma.further_registers() != 0 {
             let further = frame.further(first);
-            match complete.of(mma, a, b, &further[..mma.further_registers()]) {
-                Some((a, b)) => sums::add(mma, a, [b], [frame.sums(first)], steps),
+            let further = &further[..mma.further_registers()];
+            let of_a = (first.a, &first.further[..behind_a]);
+            if set != Some(of_a) {
+                set = complete.set_a(mma, a, further).then_some(of_a);
+            }
+            match complete.with_b(mma, b, further).filter(|_| set.is_some()) {
+                Some(pair) => sums::add_pair_of(mma, pair, frame.sums(first), steps),
                 None => one(products, first, u32::MAX, frame),
             }
             continue;

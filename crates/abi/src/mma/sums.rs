@@ -7,7 +7,8 @@
 
 use ptxjit_ir::{Mma, ProductOp, SumFmt};
 
-use super::operands::words_along_k;
+use super::further::{KeptRows, Pair};
+use super::operands::{stored_along_k, words_along_k};
 use super::steps::Steps;
 use super::{COLUMNS, Offsets};
 
@@ -126,10 +127,48 @@ pub(super) fn add<const N: usize>(
         (SumFmt::F16, SumFmt::F16, _) => of_kind::<HALF, HALF, N>(mma, a, rows, sums, steps),
         (SumFmt::F16, _, _) => of_kind::<HALF, SINGLE, N>(mma, a, rows, sums, steps),
         (_, SumFmt::F16, _) => of_kind::<SINGLE, HALF, N>(mma, a, rows, sums, steps),
-        (_, _, _) if words_along_k(mma) == 128 => {
-            add_along::<128, SINGLE, SINGLE, N>(mma, a, rows, sums, steps);
-        }
         (_, _, _) => of_kind::<SINGLE, SINGLE, N>(mma, a, rows, sums, steps),
+    }
+}
+
+/// D = A * B + C for factors that were completed by what is behind C.
+#[inline(always)]
+pub(super) fn add_pair_of(mma: &Mma, pair: Pair<'_>, sums: Sums<'_>, steps: &impl Steps) {
+    match pair {
+        Pair::Dense(a, b) => add(mma, a, [b], [sums], steps),
+        Pair::Sparse(a, b) => match (mma.c, mma.d) {
+            (SumFmt::F16, SumFmt::F16) => add_kept::<HALF, HALF>(mma, a, b, sums, steps),
+            (SumFmt::F16, _) => add_kept::<HALF, SINGLE>(mma, a, b, sums, steps),
+            (_, SumFmt::F16) => add_kept::<SINGLE, HALF>(mma, a, b, sums, steps),
+            (_, _) => add_kept::<SINGLE, SINGLE>(mma, a, b, sums, steps),
+        },
+    }
+}
+
+/// Products of what is kept of a sparse A with rows of B.
+#[inline(always)]
+fn add_kept<const C: Kind, const D: Kind>(
+    mma: &Mma,
+    a: &[KeptRows],
+    b: &[u32],
+    sums: Sums<'_>,
+    steps: &impl Steps,
+) {
+    let b = b.as_chunks::<COLUMNS>().0;
+    for (strip, a) in a.chunks_exact(stored_along_k(mma)).enumerate() {
+        let mut rows = [steps.splat(0); 8];
+        for (r, row) in rows.iter_mut().enumerate() {
+            *row = sums.float_row::<C, _>(8 * strip + r, steps);
+        }
+        for kept in a {
+            for (row, kept) in rows.iter_mut().zip(kept) {
+                let element = steps.splat(kept.element);
+                *row = steps.add_float(element, steps.load(&b[kept.row as usize]), *row);
+            }
+        }
+        for (r, &row) in rows.iter().enumerate() {
+            sums.set_float_row::<D, _>(8 * strip + r, row, steps);
+        }
     }
 }
 

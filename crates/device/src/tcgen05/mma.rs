@@ -101,15 +101,16 @@ pub(super) fn execute(
     } else {
         product.a_of_shared_memory(ctas)?
     };
+    let mut kept = Vec::new();
     if op.sparse {
-        a = product.spread(ctas, &a);
+        (a, kept) = product.spread(ctas, &a);
     }
     let mut b = product.b(ctas, columns.shift)?;
     columns.clear(&mut b);
     let mut d = product.old_d(ctas);
     match shape.factors {
-        Some(factors) => product.add_scaled(ctas, factors, (&mut a, &mut b), &mut d),
-        None => add(&a, &b, &mut d),
+        Some(factors) => product.add_scaled(ctas, factors, (&mut a, &mut b), &kept, &mut d),
+        None => add(&a, &b, &kept, &mut d),
     }
     product.store(ctas, &d);
     if op.shifts_a {
@@ -118,11 +119,26 @@ pub(super) fn execute(
     Ok(())
 }
 
-/// Adds A * B to D.
-fn add(a: &Matrix, b: &Matrix, d: &mut Matrix) {
-    let rows = d.elements.len() / d.columns;
-    let sizes = [rows, d.columns, a.columns];
-    ptxjit_tile::multiply_add(&a.elements, &b.elements, &mut d.elements, sizes);
+/// Adds A * B to D. `kept` tells which elements a sparse A has; it is empty for others.
+fn add(a: &Matrix, b: &Matrix, kept: &[bool], d: &mut Matrix) {
+    // The zeros of a sparse A must not meet an infinity of B.
+    if kept.is_empty() || b.elements.iter().all(|x| x.is_finite()) {
+        let rows = d.elements.len() / d.columns;
+        let sizes = [rows, d.columns, a.columns];
+        ptxjit_tile::multiply_add(&a.elements, &b.elements, &mut d.elements, sizes);
+        return;
+    }
+    for (row, sums) in d.elements.chunks_exact_mut(d.columns).enumerate() {
+        let kept = &kept[row * a.columns..][..a.columns];
+        for (k_idx, (a, &is_kept)) in a.row(row).iter().zip(kept).enumerate() {
+            if !is_kept {
+                continue;
+            }
+            for (sum, &b) in sums.iter_mut().zip(b.row(k_idx)) {
+                *sum = a.mul_add(b, *sum);
+            }
+        }
+    }
 }
 
 /// The first lane that D takes in a quarter.
@@ -288,14 +304,16 @@ impl Product<'_> {
         Ok(b)
     }
 
-    /// A sparse A with its zeros. PTX ISA, "Sparse Matrices".
-    fn spread(&self, ctas: &Ctas<'_>, stored: &Matrix) -> Matrix {
+    /// A sparse A with zeros for what it does not store, and which elements it stores. PTX ISA,
+    /// "Sparse Matrices".
+    fn spread(&self, ctas: &Ctas<'_>, stored: &Matrix) -> (Matrix, Vec<bool>) {
         let (kept, whole) = match self.shape.a.bits() {
             32 => (1, 2),
             4 => (4, 8),
             _ => (2, 4),
         };
         let mut a = Matrix::zero(self.shape.m, self.shape.k);
+        let mut is_kept = vec![false; self.shape.m * self.shape.k];
         for row in 0..self.shape.m {
             for chunk in 0..self.shape.k / whole {
                 let code = self.metadata(ctas, row, chunk);
@@ -306,11 +324,13 @@ impl Product<'_> {
                         2 => (code >> (2 * i) & 3) as usize,
                         _ => (code >> (i / 2 * 2) & 3) as usize * 2 + i % 2,
                     };
-                    a.row_mut(row)[chunk * whole + within] = stored.row(row)[chunk * kept + i];
+                    let k_idx = chunk * whole + within;
+                    a.row_mut(row)[k_idx] = stored.row(row)[chunk * kept + i];
+                    is_kept[row * self.shape.k + k_idx] = true;
                 }
             }
         }
-        a
+        (a, is_kept)
     }
 
     /// The four bits of metadata of a chunk of a row of A. PTX ISA, "Sparsity selector".
@@ -410,6 +430,7 @@ impl Product<'_> {
         ctas: &Ctas<'_>,
         factors: Factors,
         (a, b): (&mut Matrix, &mut Matrix),
+        kept: &[bool],
         d: &mut Matrix,
     ) {
         let k = self.shape.k;
@@ -436,12 +457,15 @@ impl Product<'_> {
             };
             narrow(wide_a, a);
             narrow(wide_b, b);
-            return add(a, b, d);
+            return add(a, b, kept, d);
         }
         // The sum of f64 is rounded twice, which makes no difference: a product has 16 bits, so
         // what the first rounding cuts off is too far from the middle between two f32.
         for (row, sums) in d.elements.chunks_exact_mut(columns).enumerate() {
             for (k_idx, a) in wide_a[row * k..][..k].iter().enumerate() {
+                if kept.get(row * k + k_idx) == Some(&false) {
+                    continue;
+                }
                 for (sum, b) in sums.iter_mut().zip(&wide_b[k_idx * columns..]) {
                     *sum = (f64::from(*sum) + a * b) as f32;
                 }
@@ -510,5 +534,27 @@ impl Factors {
 fn negate(matrix: &mut Matrix, negates: bool) {
     if negates {
         matrix.elements.iter_mut().for_each(|x| *x = -*x);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of two elements, of which the sparse A has one each.
+    #[test]
+    fn zeros_of_a_sparse_matrix_meet_no_infinity() {
+        let matrix = |elements: [f32; 4]| Matrix {
+            columns: 2,
+            elements: elements.to_vec(),
+        };
+        let (a, kept) = (matrix([2.0, 0.0, 0.0, 3.0]), [true, false, false, true]);
+        let b = matrix([1.0, 4.0, f32::INFINITY, 5.0]);
+        let mut d = matrix([10.0, 20.0, 30.0, 40.0]);
+        add(&a, &b, &kept, &mut d);
+        assert_eq!(d.elements, [12.0, 28.0, f32::INFINITY, 55.0]);
+        let mut d = matrix([0.0; 4]);
+        add(&a, &b, &[], &mut d);
+        assert!(d.elements[0].is_nan(), "{:?}", d.elements);
     }
 }

@@ -4,7 +4,8 @@
 //! Here each sum starts with C, goes along K and takes one rounding per element: in f64 as the
 //! instruction says, in all other float formats to the nearest f32. D is rounded to f16 in the end,
 //! if it is f16. With block scaling the products of elements and factors are exact. Sums of
-//! integers are exact before they are wrapped or clamped.
+//! integers are exact before they are wrapped or clamped. What a sparse A does not store takes no
+//! part: an infinity of B there is no NaN in D, as on GPUs.
 
 use super::{convert, fma};
 use crate::mma::{MMA_COLUMNS, MatrixFmt, Mma, Place, ProductOp, Scale, SumFmt};
@@ -26,9 +27,9 @@ pub fn mma(mma: &Mma, args: &[LaneRegisters]) -> Vec<LaneRegisters> {
         mma.a.bits(),
         |lane, i| mma.place_in_a(lane, i),
     );
-    let a = match (mma.selector, further) {
-        (Some(selector), [metadata, ..]) => spread(mma, selector, &a, metadata),
-        _ => a,
+    let metadata = match (mma.selector, further) {
+        (Some(selector), [metadata, ..]) => Some((selector, metadata)),
+        _ => None,
     };
     let factors = match (mma.scale, further) {
         (Some(scale), [.., of_a, of_b]) => Some((scale, of_a, of_b)),
@@ -54,7 +55,13 @@ pub fn mma(mma: &Mma, args: &[LaneRegisters]) -> Vec<LaneRegisters> {
             row,
             column,
         } = mma.place_of_sum(mma.d, lane, i);
-        let pairs = (0..mma.k).map(|k| (a.at(product, row, k), b.at(product, k, column)));
+        let pairs = (0..mma.stored_k()).map(|i| {
+            let k = match metadata {
+                Some((selector, metadata)) => place_in_row(mma, selector, metadata, row, i),
+                None => i,
+            };
+            (a.at(product, row, i), b.at(product, k, column))
+        });
         let c = sums.at(product, row, column);
         let sum = match factors {
             Some((scale, of_a, of_b)) => {
@@ -107,32 +114,27 @@ fn collect(
     }
 }
 
-/// A sparse A with its zeros.
-fn spread(mma: &Mma, selector: u8, stored: &Matrices, metadata: &LaneRegisters) -> Matrices {
+/// The column of A that a stored element of a row has. PTX ISA section 9.7.14.6.1, "Sparse matrix
+/// storage".
+fn place_in_row(
+    mma: &Mma,
+    selector: u8,
+    metadata: &LaneRegisters,
+    row: usize,
+    stored: usize,
+) -> usize {
     let chunk = mma.chunk();
-    let mut elements = vec![0; mma.m * mma.k];
-    for row in 0..mma.m {
-        for n in 0..mma.k / chunk.whole {
-            let (lane, from) = mma.place_of_metadata(selector, row, n);
-            let places = metadata[lane] >> from & 0xf;
-            for i in 0..chunk.stored {
-                // Two bits name one of four: elements, pairs of them if they have four bits, or
-                // halves of one if it has 32.
-                let within = match chunk.stored {
-                    1 => (places & 3) as usize / 2,
-                    2 => (places >> (2 * i) & 3) as usize,
-                    _ => (places >> (i / 2 * 2) & 3) as usize * 2 + i % 2,
-                };
-                elements[row * mma.k + n * chunk.whole + within] =
-                    stored.at(0, row, n * chunk.stored + i);
-            }
-        }
-    }
-    Matrices {
-        rows: mma.m,
-        columns: mma.k,
-        elements,
-    }
+    let (n, i) = (stored / chunk.stored, stored % chunk.stored);
+    let (lane, from) = mma.place_of_metadata(selector, row, n);
+    let places = metadata[lane] >> from & 0xf;
+    // Two bits name one of four: elements, pairs of them if they have four bits, or halves of one
+    // if it has 32.
+    let within = match chunk.stored {
+        1 => (places & 3) as usize / 2,
+        2 => (places >> (2 * i) & 3) as usize,
+        _ => (places >> (i / 2 * 2) & 3) as usize * 2 + i % 2,
+    };
+    n * chunk.whole + within
 }
 
 const fn sum_bits(fmt: SumFmt) -> usize {
@@ -209,8 +211,8 @@ fn scaled_sum(
     };
     let value = |fmt, element| f64::from(f32::from_bits(matrix_element(fmt, element) as u32));
     let mut sum = f32::from_bits(c as u32);
-    for (k, (a, b)) in pairs.enumerate() {
-        let block = k * scale.blocks / mma.k;
+    for (i, (a, b)) in pairs.enumerate() {
+        let block = i * scale.blocks / mma.stored_k();
         let product =
             value(mma.a, a) * value(mma.b, b) * (factor(of_a, block) * factor(of_b, block));
         sum = (f64::from(sum) + product) as f32;
