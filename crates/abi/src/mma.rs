@@ -213,11 +213,13 @@ enum Method {
 
 impl Method {
     const fn of(mma: &Mma) -> Method {
-        match (mma.layout, mma.register(), mma.round) {
-            (FragmentLayout::QuadPairs { .. }, _, _) => Method::Elements,
-            (FragmentLayout::Quads, Type::B64, Round::Rn) => Method::Doubles,
-            (FragmentLayout::Quads, Type::B64, _) => Method::Elements,
-            (FragmentLayout::Quads, _, _) => Method::Rows,
+        let is_wide = matches!(mma.register(), Type::B64);
+        let is_nearest = matches!(mma.round, Round::Rn);
+        match mma.layout {
+            FragmentLayout::QuadPairs { .. } => Method::Elements,
+            FragmentLayout::Quads if !is_wide => Method::Rows,
+            FragmentLayout::Quads if is_nearest => Method::Doubles,
+            FragmentLayout::Quads => Method::Elements,
         }
     }
 }

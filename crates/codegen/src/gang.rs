@@ -105,7 +105,7 @@ fn by_rules(
             ));
         }
         if weigh::warp_ops_need_no_wait(program, block, until)? {
-            let reason = "threads of a warp exchange values, always all of them together";
+            let reason = "threads of a warp exchange values, mostly all of them together";
             return Ok(whole_warps(only(WARP, reason)));
         }
     }

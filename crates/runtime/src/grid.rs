@@ -11,7 +11,7 @@
 //!    |  first fault, time limit, cancellation: `stop` set, error recorded
 //!    v
 //! stopping: workers leave at their next look at `stop`; those inside compiled code get the stop
-//!           signal, again and again, from whoever waits for them --last worker gone--> ended
+//!           signal, again and again, from threads that wait for them --last worker gone--> ended
 //! ```
 //!
 //! `stop` is only a hint to look at the recorded error, which a mutex guards; so its accesses need

@@ -112,7 +112,7 @@ pub(crate) const DEPTH_OF_SUM: u32 = 16;
 pub(crate) const SPIN_COST: u32 = 16;
 
 /// Rounds in which branches that lie in each other and reconverge in one place get a place of their
-/// own, one after the other; code in use needs three.
+/// own, the outermost first; code in use needs three.
 pub(crate) const MOST_NESTED_JOINS: usize = 8;
 
 /// Pairs of a branch and a wait that are compared in such a round. Code in use has some ten

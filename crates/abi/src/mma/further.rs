@@ -136,9 +136,9 @@ fn factor(fmt: NumFmt, byte: u8) -> Option<f32> {
         })
     });
     // E4M3 has no sign here.
-    let factor = match fmt {
-        NumFmt::E4m3 => TABLES[1][usize::from(byte & 0x7f)],
-        _ => TABLES[0][usize::from(byte)],
+    let factor = match fmt == NumFmt::E4m3 {
+        true => TABLES[1][usize::from(byte & 0x7f)],
+        false => TABLES[0][usize::from(byte)],
     };
     (factor == 0.0 || factor.is_nan() || EXACT.contains(&factor)).then_some(factor)
 }

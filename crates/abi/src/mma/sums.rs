@@ -118,8 +118,8 @@ pub(super) fn add<const N: usize>(
         *rows = b.as_chunks().0;
     }
     match (mma.c, mma.d, mma.op) {
-        (_, _, ProductOp::And) => of_bits::<BOTH, N>(mma, a, rows, sums, steps),
-        (_, _, ProductOp::Xor) => of_bits::<EITHER, N>(mma, a, rows, sums, steps),
+        (_, _, ProductOp::And) => of_kind::<BOTH, BOTH, N>(mma, a, rows, sums, steps),
+        (_, _, ProductOp::Xor) => of_kind::<EITHER, EITHER, N>(mma, a, rows, sums, steps),
         (SumFmt::S32, _, _) if mma.saturates => {
             of_kind::<SATURATING, SATURATING, N>(mma, a, rows, sums, steps);
         }
@@ -136,11 +136,11 @@ pub(super) fn add<const N: usize>(
 pub(super) fn add_pair_of(mma: &Mma, pair: Pair<'_>, sums: Sums<'_>, steps: &impl Steps) {
     match pair {
         Pair::Dense(a, b) => add(mma, a, [b], [sums], steps),
-        Pair::Sparse(a, b) => match (mma.c, mma.d) {
-            (SumFmt::F16, SumFmt::F16) => add_kept::<HALF, HALF>(mma, a, b, sums, steps),
-            (SumFmt::F16, _) => add_kept::<HALF, SINGLE>(mma, a, b, sums, steps),
-            (_, SumFmt::F16) => add_kept::<SINGLE, HALF>(mma, a, b, sums, steps),
-            (_, _) => add_kept::<SINGLE, SINGLE>(mma, a, b, sums, steps),
+        Pair::Sparse(a, b) => match (mma.c == SumFmt::F16, mma.d == SumFmt::F16) {
+            (true, true) => add_kept::<HALF, HALF>(mma, a, b, sums, steps),
+            (true, false) => add_kept::<HALF, SINGLE>(mma, a, b, sums, steps),
+            (false, true) => add_kept::<SINGLE, HALF>(mma, a, b, sums, steps),
+            (false, false) => add_kept::<SINGLE, SINGLE>(mma, a, b, sums, steps),
         },
     }
 }
@@ -169,22 +169,6 @@ fn add_kept<const C: Kind, const D: Kind>(
         for (r, &row) in rows.iter().enumerate() {
             sums.set_float_row::<D, _>(8 * strip + r, row, steps);
         }
-    }
-}
-
-/// There are 128 or 256 bits along K.
-#[inline(always)]
-fn of_bits<const KIND: Kind, const N: usize>(
-    mma: &Mma,
-    a: &[u32],
-    b: [&[[u32; COLUMNS]]; N],
-    sums: [Sums<'_>; N],
-    steps: &impl Steps,
-) {
-    match words_along_k(mma) {
-        4 => add_along::<4, KIND, KIND, N>(mma, a, b, sums, steps),
-        8 => add_along::<8, KIND, KIND, N>(mma, a, b, sums, steps),
-        k => unreachable!("no product of bits has {k} words along K"),
     }
 }
 
