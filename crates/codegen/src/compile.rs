@@ -380,6 +380,7 @@ impl Compiler {
         let (func, plan) = (inputs.func, inputs.plan);
         let mut acted = plan.acted.clone();
         acted.set(Heuristic::CtaRanges, out.n_tested_once);
+        acted.set(Heuristic::CtaBranches, out.n_decided_once);
         let resume_points = (0..plan.waits.len())
             .map(|number| decisions::frame::resume_point(func, plan, &out.frame, number))
             .collect();

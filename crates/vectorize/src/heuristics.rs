@@ -41,11 +41,14 @@ pub enum Heuristic {
     /// `decisions::cta_ranges` of the code generator: accesses whose addresses are tested once for
     /// all threads of a CTA.
     CtaRanges,
+    /// `decisions::cta_branches` of the code generator: branches that are decided once for all
+    /// threads of a CTA.
+    CtaBranches,
 }
 
 impl Heuristic {
     /// All heuristics, in the order in which they act.
-    pub const ALL: [Heuristic; 15] = [
+    pub const ALL: [Heuristic; 16] = [
         Heuristic::Subword,
         Heuristic::NoWrap,
         Heuristic::TripCounts,
@@ -61,6 +64,7 @@ impl Heuristic {
         Heuristic::AffineInputs,
         Heuristic::Strides,
         Heuristic::CtaRanges,
+        Heuristic::CtaBranches,
     ];
 
     /// The name that `--passes` and the dump use.
@@ -81,6 +85,7 @@ impl Heuristic {
             Heuristic::AffineInputs => "affine-inputs",
             Heuristic::Strides => "strides",
             Heuristic::CtaRanges => "cta-ranges",
+            Heuristic::CtaBranches => "cta-branches",
         }
     }
 }

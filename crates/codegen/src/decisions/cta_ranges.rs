@@ -1,8 +1,9 @@
 //! Addresses whose range over all threads of a CTA can be computed from its thread numbers.
 //!
 //! Such a value is made of thread numbers, constants and CTA invariants by sums, products and what
-//! else is monotone in each operand. The range of the whole CTA is computed once
-//! (`lower/access/proven.rs`), and if it lies in the arena, the gangs need no tests of their own.
+//! else is monotone in each operand. The range of the whole CTA, or of a row of CTAs, is computed
+//! once (`lower/access/proven.rs`), and if it lies in the arena, the gangs need no tests of their
+//! own.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
@@ -15,11 +16,13 @@ use super::invariants::Invariants;
 use super::nodes::NodeForm;
 
 /// Definitions are followed this deep. Sums of so many terms cannot overflow 64 bits, either.
-const DEPTH: u32 = 12;
+const DEPTH: u32 = 14;
 
 /// A range takes about as many instructions as the tests of two gangs. With fewer accesses than
-/// this, the branch to the version without tests takes what it saves.
+/// this, the branch to the version without tests takes what it saves, and more so if the ranges are
+/// those of one CTA.
 const FEWEST: usize = 3;
+const FEWEST_OF_ROW: usize = 2;
 
 /// Bound on compile time.
 const MOST: usize = 64;
@@ -27,11 +30,25 @@ const MOST: usize = 64;
 /// A product of 64 bits with a greater factor could overflow.
 const MOST_SHIFT: u64 = 15;
 
+/// The threads over which ranges are computed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Scope {
+    /// Those of a CTA.
+    #[default]
+    Cta,
+    /// Those of the CTAs that compiled code runs one by one, which differ in `%ctaid.x` alone.
+    Row,
+}
+
 /// How the range of a value follows from those of its operands.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
-    /// The same for the CTA: a constant, or computed once.
+    /// The same for all threads: a constant, or computed once per CTA.
     Uniform,
+    /// `%ctaid.x`, over a row of CTAs.
+    CtaidX,
+    /// The value of some of the threads, as `InstData::EndLane` has it.
+    Lane(Value),
     /// A thread number in the dimension of this register, which has the CTA's size in it.
     Thread(SpecialReg),
     Sum([Value; 2]),
@@ -54,15 +71,29 @@ pub(crate) struct CtaRanges {
     pub accesses: Vec<(Space, Access)>,
     /// The same, to look them up.
     pub tested: FxHashSet<Access>,
+    /// The threads over which they are tested at once.
+    pub scope: Scope,
     /// Nodes with such accesses.
     pub nodes: FxHashSet<usize>,
     /// Values that a range is computed of: none of them wraps in any thread.
     pub ranges: SecondaryMap<Value, bool>,
 }
 
+impl CtaRanges {
+    /// No accesses.
+    pub(super) fn new(finder: &Finder<'_>) -> CtaRanges {
+        CtaRanges {
+            scope: finder.scope,
+            ..CtaRanges::default()
+        }
+    }
+}
+
 /// What tells the forms of values.
 pub(crate) struct Finder<'a> {
-    func: &'a Function,
+    pub(super) func: &'a Function,
+    scope: Scope,
+    /// Values that are the same for all threads of the scope.
     is_uniform: SecondaryMap<Value, bool>,
     /// log2 of a power of two that each value is a multiple of.
     multiples: &'a SecondaryMap<Value, u8>,
@@ -71,15 +102,24 @@ pub(crate) struct Finder<'a> {
 impl<'a> Finder<'a> {
     pub(crate) fn new(
         func: &'a Function,
+        scope: Scope,
         invariants: &Invariants,
         multiples: &'a SecondaryMap<Value, u8>,
     ) -> Finder<'a> {
-        let mut is_uniform = SecondaryMap::new();
-        for &(value, _) in &invariants.of_cta {
-            is_uniform[value] = true;
+        let mut is_uniform: SecondaryMap<Value, bool> = SecondaryMap::new();
+        // Operands come first.
+        for &(value, inst) in &invariants.of_cta {
+            let data = &func.insts[inst].data;
+            is_uniform[value] = scope == Scope::Cta
+                || !is_ctaid_x(data)
+                    && data
+                        .args()
+                        .iter()
+                        .all(|&arg| is_uniform[arg] || func.as_const(arg).is_some());
         }
         Finder {
             func,
+            scope,
             is_uniform,
             multiples,
         }
@@ -87,7 +127,7 @@ impl<'a> Finder<'a> {
 
     /// Chooses the accesses in nodes that have a version for whole gangs.
     pub(super) fn find(&self, plan: &Plan, forms: &[NodeForm]) -> CtaRanges {
-        let mut found = CtaRanges::default();
+        let mut found = CtaRanges::new(self);
         for (pos, node) in plan.order.nodes.iter().enumerate() {
             let Node::Block(block) = *node else {
                 continue;
@@ -111,8 +151,12 @@ impl<'a> Finder<'a> {
                 }
             }
         }
-        if found.accesses.len() < FEWEST {
-            return CtaRanges::default();
+        let fewest = match self.scope {
+            Scope::Cta => FEWEST,
+            Scope::Row => FEWEST_OF_ROW,
+        };
+        if found.accesses.len() < fewest {
+            return CtaRanges::new(self);
         }
         for (_, (addr, ..)) in &found.accesses {
             self.mark(*addr, &mut found.ranges);
@@ -149,6 +193,11 @@ impl<'a> Finder<'a> {
         (is_tested && size.is_power_of_two()).then_some((space, (addr, offset, size)))
     }
 
+    /// Whether the range of a value can be computed.
+    pub(super) fn has_range(&self, value: Value) -> bool {
+        self.is_known(value, DEPTH)
+    }
+
     fn is_known(&self, value: Value, depth: u32) -> bool {
         let Some(depth) = depth.checked_sub(1) else {
             return false;
@@ -156,10 +205,13 @@ impl<'a> Finder<'a> {
         let known = |value| self.is_known(value, depth);
         match self.form(value) {
             None => false,
-            Some(Form::Uniform | Form::Thread(_)) => true,
-            Some(Form::Shifted(arg, _) | Form::SignExtended(arg) | Form::ZeroExtended(arg)) => {
-                known(arg)
-            }
+            Some(Form::Uniform | Form::CtaidX | Form::Thread(_)) => true,
+            Some(
+                Form::Lane(arg)
+                | Form::Shifted(arg, _)
+                | Form::SignExtended(arg)
+                | Form::ZeroExtended(arg),
+            ) => known(arg),
             Some(
                 Form::Sum(args)
                 | Form::Difference(args)
@@ -180,7 +232,9 @@ impl<'a> Finder<'a> {
             Some(Form::Uniform) => true,
             Some(Form::Sum(args)) => args.iter().all(|&arg| self.may_be_aligned(arg, size)),
             Some(
-                Form::Thread(_)
+                Form::CtaidX
+                | Form::Lane(_)
+                | Form::Thread(_)
                 | Form::Difference(_)
                 | Form::Product(_)
                 | Form::Shifted(..)
@@ -203,7 +257,8 @@ impl<'a> Finder<'a> {
         if std::mem::replace(&mut marked[value], true) {
             return;
         }
-        let is_leaf = matches!(self.form(value), Some(Form::Uniform | Form::Thread(_)));
+        let form = self.form(value);
+        let is_leaf = matches!(form, Some(Form::Uniform | Form::CtaidX | Form::Thread(_)));
         if let (false, Some(data)) = (is_leaf, self.func.def_inst(value)) {
             data.args().iter().for_each(|&arg| self.mark(arg, marked));
         }
@@ -224,8 +279,10 @@ impl<'a> Finder<'a> {
                 SpecialReg::TidX => Some(Form::Thread(SpecialReg::NtidX)),
                 SpecialReg::TidY => Some(Form::Thread(SpecialReg::NtidY)),
                 SpecialReg::TidZ => Some(Form::Thread(SpecialReg::NtidZ)),
+                SpecialReg::CtaidX if self.scope == Scope::Row => Some(Form::CtaidX),
                 _ => None,
             },
+            InstData::EndLane { arg, .. } => Some(Form::Lane(arg)),
             InstData::Resize {
                 op,
                 from: Type::B32,
@@ -252,6 +309,14 @@ impl<'a> Finder<'a> {
             _ => None,
         }
     }
+}
+
+/// Whether an instruction reads what differs between the CTAs of a row.
+fn is_ctaid_x(data: &InstData) -> bool {
+    let InstData::Sreg { sreg } = data else {
+        return false;
+    };
+    matches!(sreg, SpecialReg::CtaidX | SpecialReg::ClusterIdX)
 }
 
 #[cfg(test)]
@@ -284,7 +349,7 @@ mod tests {
         let (plan, in_bits) = (plan.unwrap(), SecondaryMap::new());
         let invariants = super::super::invariants::Finder::new(&func, &plan, &in_bits).find();
         let multiples = SecondaryMap::new();
-        let finder = Finder::new(&func, &invariants, &multiples);
+        let finder = Finder::new(&func, Scope::Cta, &invariants, &multiples);
         let stores = func.blocks[func.entry].insts.iter();
         let mut stores = stores.filter_map(|&inst| {
             if let InstData::Store { addr, .. } = func.insts[inst].data {

@@ -3,6 +3,7 @@
 //! where lanes keep their values while they wait. `lower` reads it.
 
 mod counted;
+pub(crate) mod cta_branches;
 pub(crate) mod cta_ranges;
 mod float_values;
 pub(crate) mod frame;
@@ -24,7 +25,8 @@ use ptxjit_vectorize::{AffineInputs, Plan, Variability, predecessors};
 
 use crate::lower::Inputs;
 use crate::slots::Slots;
-use cta_ranges::CtaRanges;
+use cta_branches::CtaBranches;
+use cta_ranges::{CtaRanges, Scope};
 use frame::Frame;
 use invariants::Invariants;
 use mask_classes::MaskClasses;
@@ -66,6 +68,8 @@ pub(crate) struct Decisions<'a> {
     pub crosses: SecondaryMap<Value, bool>,
     /// Accesses that are tested once per CTA.
     pub cta_ranges: CtaRanges,
+    /// Branches that are decided once per CTA.
+    pub cta_branches: CtaBranches,
 }
 
 /// What holds in a piece of code beside what the plan proves.
@@ -95,6 +99,26 @@ impl Decisions<'_> {
             return false;
         };
         self.packed.made[result] && self.variability(result, assumed) == Variability::Varying
+    }
+}
+
+impl Decisions<'_> {
+    /// Chooses what is tested once per CTA or row of CTAs.
+    fn find_for_ctas(&mut self, has_ranges: bool, has_branches: bool) {
+        let [by_row, by_cta] = [Scope::Row, Scope::Cta].map(|scope| {
+            cta_ranges::Finder::new(self.func, scope, &self.invariants, &self.multiples)
+        });
+        let [of_row, of_cta] = [&by_row, &by_cta].map(|finder| match has_ranges {
+            true => finder.find(self.plan, &self.forms),
+            false => CtaRanges::new(finder),
+        });
+        let (ranges, finder) = match of_row.accesses.len() >= of_cta.accesses.len() {
+            true => (of_row, &by_row),
+            false => (of_cta, &by_cta),
+        };
+        let branches = has_branches.then(|| self.cta_branches(finder));
+        self.cta_branches = branches.unwrap_or_default();
+        self.cta_ranges = ranges;
     }
 }
 
@@ -140,15 +164,16 @@ pub(crate) fn of<'a>(inputs: &'a Inputs<'a>) -> (Decisions<'a>, Frame) {
         forms: Vec::new(),
         crosses: SecondaryMap::new(),
         cta_ranges: CtaRanges::default(),
+        cta_branches: CtaBranches::default(),
     };
     let n_nodes = plan.order.nodes.len();
     decided.forms = (0..n_nodes).map(|pos| decided.form(pos)).collect();
     decided.crosses = decided.crossing();
     // Memory of the host lies outside of the arena.
     let has_arena = !inputs.memcheck && !inputs.foreign;
-    if has_arena && plan.gang > 1 && inputs.switches.is_on(Heuristic::CtaRanges) {
-        let finder = cta_ranges::Finder::new(func, &decided.invariants, &decided.multiples);
-        decided.cta_ranges = finder.find(plan, &decided.forms);
+    if plan.gang > 1 {
+        let has_ranges = has_arena && inputs.switches.is_on(Heuristic::CtaRanges);
+        decided.find_for_ctas(has_ranges, inputs.switches.is_on(Heuristic::CtaBranches));
     }
     (decided, frame)
 }

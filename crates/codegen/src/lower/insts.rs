@@ -45,7 +45,14 @@ impl Lower<'_, '_> {
     }
 
     pub(super) fn emit_body(&mut self, pos: usize, block: ir::Block) {
-        self.emit_insts(block, self.decided.insts_after_wait(block));
+        let insts = self.decided.insts_after_wait(block);
+        if self.decided.cta_branches.late.contains_key(&block) {
+            let mut early = insts.to_vec();
+            early.retain(|&inst| !self.decided.cta_branches.is_late(block, inst));
+            self.emit_insts(block, &early);
+        } else {
+            self.emit_insts(block, insts);
+        }
         self.loc(self.func.blocks[block].term_loc);
         self.emit_terminator(pos, block);
     }
@@ -55,7 +62,8 @@ impl Lower<'_, '_> {
     pub(super) fn emit_twice(&mut self, pos: usize, block: ir::Block) {
         let (all, some) = (self.b.create_block(), self.b.create_block());
         let has_proof = self.decided.cta_ranges.nodes.contains(&pos);
-        let proven = self.emitted.cta_is_proven.filter(|_| has_proof);
+        let known = self.emitted.known_of_cta.filter(|_| has_proof);
+        let proven = known.map(|known| known.is_proven);
         let guard = match (self.unless_full(), proven) {
             (Some(full), Some(proven)) => Some(self.b.ins().band(full, proven)),
             (full, proven) => full.or(proven),

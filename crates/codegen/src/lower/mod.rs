@@ -91,8 +91,9 @@ pub(crate) struct Outputs {
     pub frame: Frame,
     pub local_static: u32,
     pub uses_stack: bool,
-    /// Accesses that are tested once per CTA.
+    /// Accesses that are tested once per CTA, and branches that are decided once per CTA.
     pub n_tested_once: usize,
+    pub n_decided_once: usize,
 }
 
 struct Lower<'a, 'b> {
@@ -117,8 +118,10 @@ struct Emitted {
     prologue: cl::Block,
     /// Values computed once per CTA.
     pinned: FxHashMap<ir::Value, Val>,
-    /// Whether the accesses that are tested once per CTA have passed.
-    cta_is_proven: Option<cl::Value>,
+    /// What ranges tell of the CTA.
+    known_of_cta: Option<access::proven::KnownOfCta>,
+    /// Whether all threads of the CTA take a block's branch as expected.
+    cta_branches: FxHashMap<ir::Block, cl::Value>,
     exits: access::faults::Exits,
 }
 
@@ -282,13 +285,15 @@ impl<'a, 'b> Lower<'a, 'b> {
                 frame,
                 local_static: decided.slots.size,
                 n_tested_once: decided.cta_ranges.accesses.len(),
+                n_decided_once: decided.cta_branches.branches.len(),
                 ..Outputs::default()
             },
             decided,
             emitted: Emitted {
                 prologue,
                 pinned: FxHashMap::default(),
-                cta_is_proven: None,
+                known_of_cta: None,
+                cta_branches: FxHashMap::default(),
                 exits: access::faults::Exits::default(),
             },
             gangs: Gangs {

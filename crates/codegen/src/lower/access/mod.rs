@@ -20,7 +20,7 @@ mod memory;
 mod places;
 pub(super) mod prefetch;
 pub(super) mod privatize;
-mod proven;
+pub(super) mod proven;
 mod rows;
 mod speculated;
 mod stores;

@@ -1,8 +1,10 @@
-//! Bounds tests of whole CTAs.
+//! Bounds tests of whole CTAs, and of rows of them.
 //!
 //! Once per CTA the range of each address over all of its threads is computed, as `cta_ranges`
 //! tells how. If no index wraps in any thread and all ranges lie in the arena, gangs run versions
-//! of their nodes in which these accesses have no tests.
+//! of their nodes in which these accesses have no tests. Where addresses follow from `%ctaid.x` by
+//! such arithmetic, too, the ranges are those of all CTAs that are left of the row, and the result
+//! holds for these. If a row fails, its first half is tested, and so on down to the first CTA.
 //!
 //! Ranges are pairs of 64-bit integers that hold 32-bit values as signed numbers. All results of
 //! 32 bits are found to fit into them, so that the arithmetic of each thread is that of integers.
@@ -10,70 +12,197 @@
 //! and of one address may wrap, but ranges have less than 2^63 elements. So if both ends lie in the
 //! arena, all that is between does.
 
+use core::mem::offset_of;
+
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_abi::CtaContext;
 use ptxjit_ir::{Space, SpecialReg, Type, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::decisions::cta_ranges::{Access, Finder, Form};
+use crate::decisions::cta_ranges::{Access, Finder, Form, Scope};
 use crate::lower::{Available, Lower};
 use crate::ops::{Alignment, Val};
 
-/// CTAs of fewer gangs are not tested: the tests of their gangs take less time.
+/// Fewer gangs are not tested together: their own tests take less time.
 const FEWEST_GANGS: i64 = 4;
 
-/// The least and the greatest value.
-type Range = [cl::Value; 2];
+/// A CTA that failed and those behind it are not tested again: what fails once, mostly does always.
+const UNPROVEN_TOGETHER: i64 = 8;
 
-/// What has been emitted for a CTA.
+/// The least and the greatest value.
+pub(in crate::lower) type Range = [cl::Value; 2];
+
+/// What has been emitted for a CTA or a row.
 #[derive(Default)]
-struct Proof {
+pub(in crate::lower) struct Proof {
+    /// How many CTAs follow in the row; `None` for one CTA.
+    n_following: Option<cl::Value>,
     ranges: FxHashMap<Value, Range>,
     /// 32-bit numbers, moved so that those that fit into 32 bits are not negative and less than
     /// 2^32; all together.
     narrow: Option<cl::Value>,
     /// 64-bit numbers, moved so that those with less than 48 bits are less than 2^48; all together.
     wide: Option<cl::Value>,
-    /// Bits that must be zero.
+    /// Bits that must be zero for ranges to hold the values.
+    inexact: Option<cl::Value>,
+    /// Bits that must be zero for accesses to be proven.
     bad: Option<cl::Value>,
     /// What is tested to be aligned.
     aligned: FxHashSet<(Value, u32)>,
     ends: FxHashSet<(Value, i32)>,
 }
 
+/// What is known of a CTA. The values are parameters of the loop over CTAs.
+#[derive(Copy, Clone)]
+pub(in crate::lower) struct KnownOfCta {
+    /// For how many CTAs, from the current one, the rest is known.
+    n_ctas: cl::Value,
+    /// Whether the accesses that are tested once per CTA have passed.
+    pub is_proven: cl::Value,
+    /// Whether ranges hold the values.
+    pub is_exact: cl::Value,
+}
+
+impl KnownOfCta {
+    fn args(self) -> [cl::BlockArg; 3] {
+        [self.n_ctas, self.is_proven, self.is_exact].map(cl::BlockArg::from)
+    }
+}
+
 impl Lower<'_, '_> {
-    /// Emits the test of the CTA, for gangs from `first` to `end`.
-    pub(in crate::lower) fn emit_cta_proof(&mut self, first: cl::Value, end: cl::Value) {
-        if self.decided.cta_ranges.accesses.is_empty() {
+    /// What is known when the code is entered, as arguments of the loop over CTAs, and of the next
+    /// CTA: none if nothing is tested.
+    pub(in crate::lower) fn nothing_known(&mut self) -> Vec<cl::BlockArg> {
+        if !self.has_cta_proof() {
+            return Vec::new();
+        }
+        let none = self.b.ins().iconst(types::I32, 0);
+        let no = self.b.ins().iconst(types::I8, 0);
+        [none, no, no].map(cl::BlockArg::from).to_vec()
+    }
+
+    pub(in crate::lower) fn known_of_next(&mut self) -> Vec<cl::BlockArg> {
+        let Some(known) = self.emitted.known_of_cta else {
+            return Vec::new();
+        };
+        let n_ctas = self.b.ins().iadd_imm_s(known.n_ctas, -1);
+        KnownOfCta { n_ctas, ..known }.args().to_vec()
+    }
+
+    fn has_cta_proof(&self) -> bool {
+        let decided = &self.decided;
+        !decided.cta_ranges.accesses.is_empty() || !decided.cta_branches.branches.is_empty()
+    }
+
+    fn known_params(&mut self, block: cl::Block) -> KnownOfCta {
+        let mut param = |ty| self.b.append_block_param(block, ty);
+        let n_ctas = param(types::I32);
+        KnownOfCta {
+            n_ctas,
+            is_proven: param(types::I8),
+            is_exact: param(types::I8),
+        }
+    }
+
+    /// Emits the test of the CTA, for gangs from `first` to `end`, in the block `start` of the loop
+    /// over CTAs.
+    pub(in crate::lower) fn emit_cta_proof(
+        &mut self,
+        start: cl::Block,
+        [first, end]: [cl::Value; 2],
+    ) {
+        if !self.has_cta_proof() {
             return;
         }
-        let (test, join) = (self.b.create_block(), self.b.create_block());
-        let holds = self.b.append_block_param(join, types::I8);
+        let before = self.known_params(start);
+        let [untested, test, failed, join] = [(); 4].map(|()| self.b.create_block());
+        let known = self.known_params(join);
         let n_gangs = self.b.ins().isub(end, first);
-        let pays = IntCC::UnsignedGreaterThanOrEqual;
-        let pays = self.b.ins().icmp_imm_s(pays, n_gangs, FEWEST_GANGS);
+        self.b
+            .ins()
+            .brif(before.n_ctas, join, &before.args(), untested, &[]);
+
+        self.b.switch_to_block(untested);
+        let n_following = match self.decided.cta_ranges.scope {
+            Scope::Cta => self.b.ins().iconst(types::I32, 0),
+            Scope::Row => {
+                let (cta, at) = (self.b.cta, offset_of!(CtaContext, ctas_left) as i32);
+                let flags = MemFlagsData::trusted();
+                self.b.ins().load(types::I32, flags, cta, at)
+            }
+        };
+        let one = self.b.ins().iconst(types::I32, 1);
         let no = self.b.ins().iconst(types::I8, 0);
-        self.b.ins().brif(pays, test, &[], join, &[no.into()]);
+        let n_ctas = self.b.ins().iadd(n_following, one);
+        let all_gangs = self.b.ins().imul(n_gangs, n_ctas);
+        let pays = IntCC::UnsignedGreaterThanOrEqual;
+        let pays = self.b.ins().icmp_imm_s(pays, all_gangs, FEWEST_GANGS);
+        let nothing = KnownOfCta {
+            n_ctas,
+            is_proven: no,
+            is_exact: no,
+        };
+        self.b
+            .ins()
+            .brif(pays, test, &[n_following.into()], join, &nothing.args());
+
         self.b.switch_to_block(test);
+        let n_following = self.b.append_block_param(test, types::I32);
+        let [is_proven, is_exact] = self.emit_ranges(n_following);
+        let n_ctas = self.b.ins().iadd_imm_s(n_following, 1);
+        let found = KnownOfCta {
+            n_ctas,
+            is_proven,
+            is_exact,
+        };
+        self.b
+            .ins()
+            .brif(is_proven, join, &found.args(), failed, &[]);
+
+        self.b.switch_to_block(failed);
+        let half = self.b.ins().ushr_imm_s(n_following, 1);
+        let n_ctas = self.b.ins().iconst(types::I32, UNPROVEN_TOGETHER);
+        let found = KnownOfCta { n_ctas, ..found };
+        self.b
+            .ins()
+            .brif(n_following, test, &[half.into()], join, &found.args());
+
+        self.b.switch_to_block(join);
+        self.emitted.known_of_cta = Some(known);
+        self.available = Available::default();
+        self.emit_cta_branches(n_gangs, known.is_exact);
+    }
+
+    /// Tests the current CTA and those that follow it: whether accesses pass, and whether ranges
+    /// hold the values.
+    fn emit_ranges(&mut self, n_following: cl::Value) -> [cl::Value; 2] {
         let multiples = self.decided.multiples.clone();
-        let finder = Finder::new(self.func, &self.decided.invariants, &multiples);
-        let mut proof = Proof::default();
+        let scope = self.decided.cta_ranges.scope;
+        let finder = Finder::new(self.func, scope, &self.decided.invariants, &multiples);
+        let mut proof = Proof {
+            n_following: (scope == Scope::Row).then_some(n_following),
+            ..Proof::default()
+        };
         for (space, access) in self.decided.cta_ranges.accesses.clone() {
             self.prove(&finder, space, access, &mut proof);
+        }
+        for branch in self.decided.cta_branches.branches.clone() {
+            self.ranges_of_condition(&finder, branch.cond, &mut proof);
         }
         for (moved, bits) in [(proof.narrow, 32), (proof.wide, 48)] {
             if let Some(moved) = moved {
                 let above = self.b.ins().ushr_imm_s(moved, bits);
-                self.gather(&mut proof.bad, above);
+                self.gather(&mut proof.inexact, above);
             }
         }
-        let bad = proof.bad.expect("there are accesses");
-        let all = self.b.ins().icmp_imm_s(IntCC::Equal, bad, 0);
-        self.b.ins().jump(join, &[all.into()]);
-        self.b.switch_to_block(join);
-        self.emitted.cta_is_proven = Some(holds);
-        self.available = Available::default();
+        let is_zero = |lower: &mut Self, bits: Option<cl::Value>| match bits {
+            Some(bits) => lower.b.ins().icmp_imm_s(IntCC::Equal, bits, 0),
+            None => lower.b.ins().iconst(types::I8, 1),
+        };
+        let is_exact = is_zero(self, proof.inexact);
+        let in_bounds = is_zero(self, proof.bad);
+        [self.b.ins().band(in_bounds, is_exact), is_exact]
     }
 
     /// Whether the code being emitted runs only in CTAs in which this access passes its tests in
@@ -99,7 +228,7 @@ impl Lower<'_, '_> {
         // Small offsets stay within the margins of the arena.
         let added = if alignment.stays(offset) { 0 } else { offset };
         if proof.ends.insert((addr, added)) {
-            let arena = self.b.field(core::mem::offset_of!(CtaContext, arena_base));
+            let arena = self.b.field(offset_of!(CtaContext, arena_base));
             let forbidden = self.b.forbidden_bits(Alignment::KNOWN);
             for end in [low, high] {
                 let end = self.b.plus(end, i64::from(added));
@@ -140,7 +269,13 @@ impl Lower<'_, '_> {
         });
     }
 
-    fn range(&mut self, finder: &Finder<'_>, value: Value, proof: &mut Proof) -> Range {
+    /// The range of a value that has one.
+    pub(in crate::lower) fn range(
+        &mut self,
+        finder: &Finder<'_>,
+        value: Value,
+        proof: &mut Proof,
+    ) -> Range {
         if let Some(&known) = proof.ranges.get(&value) {
             return known;
         }
@@ -149,13 +284,14 @@ impl Lower<'_, '_> {
         let of = |lower: &mut Self, arg, proof: &mut Proof| lower.range(finder, arg, proof);
         let range = match form {
             Form::Uniform => self.uniform_range(value),
+            Form::CtaidX => self.ctaid_range(proof),
             Form::Thread(size) => self.thread_range(size),
-            Form::SignExtended(arg) => of(self, arg, proof),
+            Form::SignExtended(arg) | Form::Lane(arg) => of(self, arg, proof),
             Form::ZeroExtended(arg) => {
                 let [low, high] = of(self, arg, proof);
                 // Negative numbers have the upper bits, others of 32 bits have not.
                 let sign = self.b.ins().ushr_imm_s(low, 32);
-                self.gather(&mut proof.bad, sign);
+                self.gather(&mut proof.inexact, sign);
                 [low, high]
             }
             Form::Shifted(arg, count) => {
@@ -174,7 +310,10 @@ impl Lower<'_, '_> {
                 self.range_of_two(form, args)
             }
         };
-        let is_new = !matches!(form, Form::Uniform | Form::Thread(_));
+        let is_new = !matches!(
+            form,
+            Form::Uniform | Form::CtaidX | Form::Lane(_) | Form::Thread(_)
+        );
         let is_product = matches!(form, Form::Product(_) | Form::Shifted(..));
         if is_new && (ty == Type::B32 || is_product && !fits(finder, form)) {
             self.require(ty, range, proof);
@@ -191,6 +330,16 @@ impl Lower<'_, '_> {
             self.b.ins().sextend(types::I64, x)
         };
         [x, x]
+    }
+
+    fn ctaid_range(&mut self, proof: &Proof) -> Range {
+        let Val::Uniform(x) = self.sreg(SpecialReg::CtaidX) else {
+            unreachable!("the index of a CTA is uniform")
+        };
+        let n_following = proof.n_following.expect("a form of rows");
+        let low = self.b.ins().uextend(types::I64, x);
+        let n_following = self.b.ins().uextend(types::I64, n_following);
+        [low, self.b.ins().iadd(low, n_following)]
     }
 
     fn thread_range(&mut self, size: SpecialReg) -> Range {
@@ -212,6 +361,8 @@ impl Lower<'_, '_> {
             Form::Product(_) => self.product(x, y),
             Form::Sum(_)
             | Form::Uniform
+            | Form::CtaidX
+            | Form::Lane(_)
             | Form::Thread(_)
             | Form::Shifted(..)
             | Form::SignExtended(_)

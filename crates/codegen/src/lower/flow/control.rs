@@ -69,6 +69,7 @@ impl Lower<'_, '_> {
             }
             Terminator::Brif { cond, then_, else_ } => {
                 let edges = [edge(then_), edge(else_)];
+                self.unless_decided(block, &edges, &pending);
                 if self.plan.divergent[block] {
                     self.part(block, *cond, edges, &pending);
                 } else {
@@ -106,6 +107,23 @@ impl Lower<'_, '_> {
                 self.go(&[], &pending);
             }
         }
+    }
+
+    /// Takes an edge if all threads of the CTA do. Behind it is code for other CTAs.
+    fn unless_decided(&mut self, block: Block, edges: &[Edge<'_>; 2], pending: &[usize]) {
+        let branches = &self.decided.cta_branches;
+        let Some(branch) = branches.branches.iter().find(|other| other.block == block) else {
+            return;
+        };
+        let edge = &edges[usize::from(!branch.expected)];
+        let late = branches.late[&block].clone();
+        let decided = self.emitted.cta_branches[&block];
+        let (all_take, rest) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(decided, all_take, &[], rest, &[]);
+        self.b.switch_to_block(all_take);
+        self.scoped(|lower| lower.go_edges(std::slice::from_ref(edge), pending));
+        self.b.switch_to_block(rest);
+        self.emit_in_order(&late);
     }
 
     /// A divergent two-way branch.

@@ -50,11 +50,13 @@ impl Lower<'_, '_> {
         let (state, first, end) = (params[1], params[2], params[3]);
         self.b.load_fields();
         let start = self.b.create_block();
-        self.b.ins().jump(start, &[state.into()]);
+        let mut args = vec![state.into()];
+        args.extend(self.nothing_known());
+        self.b.ins().jump(start, &args);
         let state = self.b.append_block_param(start, types::I32);
         self.b.switch_to_block(start);
         self.emit_cta_invariants();
-        self.emit_cta_proof(first, end);
+        self.emit_cta_proof(start, [first, end]);
         self.declare_gang();
         let n = self.plan.waits.len();
         let several = (n > 1).then(|| {
@@ -287,7 +289,9 @@ impl Lower<'_, '_> {
             let cta = self.b.cta;
             self.b.ins().store(flags, idx, cta, at as i32);
         }
-        self.b.ins().jump(start, &[zero.into()]);
+        let mut args = vec![zero.into()];
+        args.extend(self.known_of_next());
+        self.b.ins().jump(start, &args);
     }
 
     fn emit_gang_entry(

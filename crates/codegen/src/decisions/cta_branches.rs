@@ -1,0 +1,259 @@
+//! Branches that all threads of most CTAs take in one direction, which is found once per CTA.
+//!
+//! Kernels start with `if (x >= width || y >= height) return`, and the vectorizer adds guards of
+//! indices that must not wrap. What such a condition compares has a range over the CTA
+//! (`cta_ranges`). Where the ranges decide the condition, gangs take the branch without evaluating
+//! it (`lower/flow/cta_branches.rs`): in a large grid only CTAs at its borders have to.
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{
+    Block, CompareOp, Function, Inst, InstData, IntBinaryOp, IntUnaryOp, Terminator, Type, Value,
+};
+use ptxjit_vectorize::{Node, Variability};
+use rustc_hash::FxHashMap;
+
+use super::cta_ranges::{Finder, Form};
+use super::nodes::NodeForm;
+use super::{Decisions, is_pure};
+
+/// Conditions are followed this deep through logic.
+const DEPTH: u32 = 8;
+
+/// Bounds on code size, and on what each CTA computes ahead of its gangs.
+const MOST: usize = 8;
+const MOST_COMPARES: usize = 24;
+
+/// A uniform condition that takes fewer instructions than this in each gang is as cheap as the
+/// result of the test.
+const FEWEST_LATE: usize = 3;
+
+/// What decides a condition.
+#[derive(Copy, Clone, Debug)]
+pub(crate) enum Condition {
+    /// The same for all threads of a CTA.
+    Uniform,
+    Compare(CompareOp, [Value; 2]),
+    And([Value; 2]),
+    Or([Value; 2]),
+    Not(Value),
+}
+
+/// A branch that is decided for the whole CTA, if the ranges tell.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct CtaBranch {
+    pub block: Block,
+    pub cond: Value,
+    /// The value of the condition that is tested for.
+    pub expected: bool,
+}
+
+/// The branches that are decided once per CTA.
+#[derive(Default)]
+pub(crate) struct CtaBranches {
+    pub branches: Vec<CtaBranch>,
+    /// Instructions that only these branches use: they are emitted where a branch is not decided.
+    pub late: FxHashMap<Block, Vec<Inst>>,
+}
+
+impl CtaBranches {
+    /// Whether an instruction is emitted just before its block's branch.
+    pub(crate) fn is_late(&self, block: Block, inst: Inst) -> bool {
+        self.late
+            .get(&block)
+            .is_some_and(|late| late.contains(&inst))
+    }
+}
+
+impl Finder<'_> {
+    /// How a condition is decided: `None` if ranges cannot.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others have no ranges")]
+    pub(crate) fn condition(&self, value: Value) -> Option<Condition> {
+        if self.form(value) == Some(Form::Uniform) {
+            return Some(Condition::Uniform);
+        }
+        match *self.func.def_inst(value)? {
+            InstData::Compare { op, ty, args } if ty == Type::B32 || ty == Type::B64 => {
+                Some(Condition::Compare(op, args))
+            }
+            InstData::IntBinary {
+                op: IntBinaryOp::And,
+                ty: Type::B1,
+                args,
+            } => Some(Condition::And(args)),
+            InstData::IntBinary {
+                op: IntBinaryOp::Or,
+                ty: Type::B1,
+                args,
+            } => Some(Condition::Or(args)),
+            InstData::IntUnary {
+                op: IntUnaryOp::Not,
+                ty: Type::B1,
+                arg,
+            } => Some(Condition::Not(arg)),
+            _ => None,
+        }
+    }
+
+    /// Gathers the comparisons of a condition; `None` if ranges cannot decide it.
+    fn compares(&self, cond: Value, depth: u32, found: &mut Vec<[Value; 2]>) -> Option<()> {
+        let depth = depth.checked_sub(1)?;
+        match self.condition(cond)? {
+            Condition::Uniform => Some(()),
+            Condition::Not(arg) => self.compares(arg, depth, found),
+            Condition::And(args) | Condition::Or(args) => args
+                .iter()
+                .try_for_each(|&arg| self.compares(arg, depth, found)),
+            Condition::Compare(_, args) => {
+                found.push(args);
+                args.iter()
+                    .all(|&arg| self.has_range(arg) && self.is_exact(arg))
+                    .then_some(())
+            }
+        }
+    }
+
+    /// Whether a range holds the values themselves: sums of 64 bits may wrap.
+    fn is_exact(&self, value: Value) -> bool {
+        let form = self.form(value);
+        self.func.ty(value) == Type::B32
+            || matches!(
+                form,
+                Some(Form::Uniform | Form::SignExtended(_) | Form::ZeroExtended(_))
+            )
+    }
+
+    /// Whether some operand differs from CTA to CTA or from launch to launch. Thread numbers and
+    /// constants alone compare alike in all CTAs, mostly as not decided.
+    fn depends_on_cta(&self, value: Value) -> bool {
+        match self.form(value) {
+            None | Some(Form::Thread(_)) => false,
+            Some(Form::Uniform) => self.func.as_const(value).is_none(),
+            Some(Form::CtaidX) => true,
+            Some(
+                Form::Lane(arg)
+                | Form::Shifted(arg, _)
+                | Form::SignExtended(arg)
+                | Form::ZeroExtended(arg),
+            ) => self.depends_on_cta(arg),
+            Some(
+                Form::Sum(args)
+                | Form::Difference(args)
+                | Form::Product(args)
+                | Form::Least(args)
+                | Form::Greatest(args),
+            ) => args.iter().any(|&arg| self.depends_on_cta(arg)),
+        }
+    }
+}
+
+impl Decisions<'_> {
+    /// Chooses the branches.
+    pub(super) fn cta_branches(&self, finder: &Finder<'_>) -> CtaBranches {
+        let mut found = CtaBranches::default();
+        let mut n_compares = 0;
+        let mut n_uses: Option<SecondaryMap<Value, u32>> = None;
+        for (pos, node) in self.plan.order.nodes.iter().enumerate() {
+            let Node::Block(block) = *node else {
+                continue;
+            };
+            let Terminator::Brif { cond, .. } = self.func.blocks[block].term else {
+                continue;
+            };
+            let is_of_gang = matches!(self.forms[pos], NodeForm::Twice | NodeForm::Once);
+            let mut compares = Vec::new();
+            if !is_of_gang
+                || found.branches.len() == MOST
+                || finder.compares(cond, DEPTH, &mut compares).is_none()
+                || n_compares + compares.len() > MOST_COMPARES
+                || !compares
+                    .iter()
+                    .any(|args| args.iter().any(|&arg| finder.depends_on_cta(arg)))
+            {
+                continue;
+            }
+            let n_uses = n_uses.get_or_insert_with(|| count_uses(self.func));
+            let late = self.only_for_branch(block, n_uses);
+            let is_varying = self.plan.variability[cond] == Variability::Varying;
+            if !is_varying && late.len() < FEWEST_LATE {
+                continue;
+            }
+            n_compares += compares.len();
+            let expected = self.expected(finder, block, cond);
+            found.branches.push(CtaBranch {
+                block,
+                cond,
+                expected,
+            });
+            found.late.insert(block, late);
+        }
+        found
+    }
+
+    /// The direction that CTAs away from the borders of a grid probably take: not to the end, and
+    /// else as a chain of comparisons has it.
+    fn expected(&self, finder: &Finder<'_>, block: Block, cond: Value) -> bool {
+        let Terminator::Brif {
+            ref then_,
+            ref else_,
+            ..
+        } = self.func.blocks[block].term
+        else {
+            unreachable!("called for branches")
+        };
+        let ends = [then_, else_].map(|call| {
+            let data = &self.func.blocks[call.block];
+            data.insts.is_empty() && matches!(data.term, Terminator::Ret(_) | Terminator::Exit)
+        });
+        match ends {
+            [true, false] => false,
+            [false, true] => true,
+            [true, true] | [false, false] => match finder.condition(cond) {
+                Some(Condition::Or(_) | Condition::Not(_))
+                | Some(Condition::Compare(CompareOp::Eq, _)) => false,
+                Some(Condition::And(_) | Condition::Compare(..) | Condition::Uniform) | None => true,
+            },
+        }
+    }
+
+    /// The pure instructions of a block of which only its branch needs the results.
+    fn only_for_branch(&self, block: Block, n_uses: &SecondaryMap<Value, u32>) -> Vec<Inst> {
+        let data = &self.func.blocks[block];
+        let Terminator::Brif { cond, .. } = data.term else {
+            unreachable!("called for branches")
+        };
+        let mut used_late: SecondaryMap<Value, u32> = SecondaryMap::new();
+        used_late[cond] = 1;
+        let mut late: Vec<Inst> = Vec::new();
+        for &inst in self.insts_after_wait(block).iter().rev() {
+            let node = &self.func.insts[inst];
+            let [result] = node.results[..] else {
+                continue;
+            };
+            let is_late = used_late[result] > 0
+                && used_late[result] == n_uses[result]
+                && is_pure(&node.data)
+                && !self.is_done(inst)
+                && !self.plan.escapes[result];
+            if is_late {
+                late.push(inst);
+                for arg in node.data.args() {
+                    used_late[arg] += 1;
+                }
+            }
+        }
+        late.reverse();
+        late
+    }
+}
+
+fn count_uses(func: &Function) -> SecondaryMap<Value, u32> {
+    let mut uses: SecondaryMap<Value, u32> = SecondaryMap::new();
+    for data in func.blocks.values() {
+        for &inst in &data.insts {
+            let args = func.insts[inst].data.args();
+            args.into_iter().for_each(|arg| uses[arg] += 1);
+        }
+        data.term.for_each_arg(|arg| uses[arg] += 1);
+    }
+    uses
+}

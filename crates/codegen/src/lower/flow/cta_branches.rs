@@ -1,0 +1,140 @@
+//! Branches that are decided once per CTA, as `decisions/cta_branches.rs` chooses them.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use ptxjit_ir::{CompareOp, Value};
+
+use crate::decisions::cta_branches::Condition;
+use crate::decisions::cta_ranges::{Finder, Scope};
+use crate::decisions::predicates;
+use crate::lower::access::proven::{Proof, Range};
+use crate::lower::{Available, Lower};
+
+/// CTAs of fewer gangs are not asked: to evaluate the conditions takes less time.
+const FEWEST_GANGS: i64 = 2;
+
+impl Lower<'_, '_> {
+    /// Emits the tests whether all threads of the CTA take the branches as expected. Ranges tell
+    /// only if they hold the values.
+    pub(in crate::lower) fn emit_cta_branches(&mut self, n_gangs: cl::Value, is_exact: cl::Value) {
+        let branches = self.decided.cta_branches.branches.clone();
+        if branches.is_empty() {
+            return;
+        }
+        let (ask, join) = (self.b.create_block(), self.b.create_block());
+        let pays = IntCC::UnsignedGreaterThanOrEqual;
+        let pays = self.b.ins().icmp_imm_s(pays, n_gangs, FEWEST_GANGS);
+        let asks = self.b.ins().band(pays, is_exact);
+        let no = self.b.ins().iconst(types::I8, 0);
+        let none: Vec<cl::BlockArg> = branches.iter().map(|_| no.into()).collect();
+        self.b.ins().brif(asks, ask, &[], join, &none);
+
+        self.b.switch_to_block(ask);
+        let multiples = self.decided.multiples.clone();
+        let finder = Finder::new(
+            self.func,
+            Scope::Cta,
+            &self.decided.invariants,
+            &multiples,
+        );
+        let mut proof = Proof::default();
+        let mut decided: Vec<cl::BlockArg> = Vec::new();
+        for branch in &branches {
+            let taken = self.certainly(&finder, branch.cond, branch.expected, &mut proof);
+            decided.push(taken.into());
+        }
+        self.b.ins().jump(join, &decided);
+
+        self.b.switch_to_block(join);
+        for branch in branches {
+            let taken = self.b.append_block_param(join, types::I8);
+            self.emitted.cta_branches.insert(branch.block, taken);
+        }
+        self.available = Available::default();
+    }
+
+    /// Requires of what a condition compares that ranges hold the values.
+    pub(in crate::lower) fn ranges_of_condition(
+        &mut self,
+        finder: &Finder<'_>,
+        cond: Value,
+        proof: &mut Proof,
+    ) {
+        let args = match finder.condition(cond).expect("chosen with its conditions") {
+            Condition::Uniform => return,
+            Condition::Not(arg) => return self.ranges_of_condition(finder, arg, proof),
+            Condition::And(args) | Condition::Or(args) => {
+                return args
+                    .iter()
+                    .for_each(|&arg| self.ranges_of_condition(finder, arg, proof));
+            }
+            Condition::Compare(_, args) => args,
+        };
+        for arg in args {
+            self.range(finder, arg, proof);
+        }
+    }
+
+    /// Whether a condition certainly has a value in all threads.
+    fn certainly(
+        &mut self,
+        finder: &Finder<'_>,
+        cond: Value,
+        value: bool,
+        proof: &mut Proof,
+    ) -> cl::Value {
+        match finder.condition(cond).expect("chosen with its conditions") {
+            Condition::Uniform => {
+                let x = self.scalar(cond);
+                if value {
+                    x
+                } else {
+                    self.b.ins().bxor_imm_s(x, 1)
+                }
+            }
+            Condition::Not(arg) => self.certainly(finder, arg, !value, proof),
+            condition @ (Condition::And(args) | Condition::Or(args)) => {
+                let [a, b] = args.map(|arg| self.certainly(finder, arg, value, proof));
+                // All of a conjunction's terms must be true, one of them false.
+                if matches!(condition, Condition::And(_)) == value {
+                    self.b.ins().band(a, b)
+                } else {
+                    self.b.ins().bor(a, b)
+                }
+            }
+            Condition::Compare(op, args) => {
+                let ranges = args.map(|arg| self.range(finder, arg, proof));
+                let op = if value { op } else { op.inverse() };
+                self.certainly_compares(op, ranges)
+            }
+        }
+    }
+
+    /// Whether a comparison is certainly true of values in these ranges, which are signed. So
+    /// unsigned ones are only decided of values that are not negative.
+    fn certainly_compares(&mut self, op: CompareOp, [a, b]: [Range; 2]) -> cl::Value {
+        let less = |lower: &mut Self, cc, [x, y]: [Range; 2]| lower.b.ins().icmp(cc, x[1], y[0]);
+        let (lt, le) = (IntCC::SignedLessThan, IntCC::SignedLessThanOrEqual);
+        let holds = match op {
+            CompareOp::Slt | CompareOp::Ult => less(self, lt, [a, b]),
+            CompareOp::Sle | CompareOp::Ule => less(self, le, [a, b]),
+            CompareOp::Sgt | CompareOp::Ugt => less(self, lt, [b, a]),
+            CompareOp::Sge | CompareOp::Uge => less(self, le, [b, a]),
+            CompareOp::Eq => {
+                let [up, down] = [[a, b], [b, a]].map(|both| less(self, le, both));
+                self.b.ins().band(up, down)
+            }
+            CompareOp::Ne => {
+                let [below, above] = [[a, b], [b, a]].map(|both| less(self, lt, both));
+                self.b.ins().bor(below, above)
+            }
+        };
+        if !predicates::is_unsigned(op) {
+            return holds;
+        }
+        let signs = self.b.ins().bor(a[0], b[0]);
+        let cc = IntCC::SignedGreaterThanOrEqual;
+        let no_sign = self.b.ins().icmp_imm_s(cc, signs, 0);
+        self.b.ins().band(holds, no_sign)
+    }
+}
