@@ -20,8 +20,8 @@ use super::{Decisions, is_pure};
 const DEPTH: u32 = 8;
 
 /// Bounds on code size, and on what each CTA computes ahead of its gangs.
-const MOST: usize = 8;
-const MOST_COMPARES: usize = 24;
+const MOST: usize = 12;
+const MOST_COMPARES: usize = 48;
 
 /// A uniform condition that takes fewer instructions than this in each gang is as cheap as the
 /// result of the test.
@@ -32,6 +32,8 @@ const FEWEST_LATE: usize = 3;
 pub(crate) enum Condition {
     /// The same for all threads of a CTA.
     Uniform,
+    /// Lanes are in order, as they are where ranges hold the values: always true.
+    InOrder([Value; 2]),
     Compare(CompareOp, [Value; 2]),
     And([Value; 2]),
     Or([Value; 2]),
@@ -72,6 +74,11 @@ impl Finder<'_> {
             return Some(Condition::Uniform);
         }
         match *self.func.def_inst(value)? {
+            InstData::Compare {
+                op: CompareOp::Sle,
+                ty: Type::B32,
+                args: [first, last],
+            } if self.are_ends(first, last) => Some(Condition::InOrder([first, last])),
             InstData::Compare { op, ty, args } if ty == Type::B32 || ty == Type::B64 => {
                 Some(Condition::Compare(op, args))
             }
@@ -94,11 +101,45 @@ impl Finder<'_> {
         }
     }
 
+    /// Whether these are the values of the first and the last lane, perhaps with one constant added
+    /// to both, and the first has the least.
+    fn are_ends(&self, first: Value, last: Value) -> bool {
+        let insts = [first, last].map(|value| self.func.def_inst(value));
+        match insts {
+            [
+                Some(&InstData::EndLane {
+                    last: false,
+                    arg: a,
+                    ..
+                }),
+                Some(&InstData::EndLane {
+                    last: true, arg: b, ..
+                }),
+            ] => a == b && self.is_rising(a) && self.has_range(a),
+            [
+                Some(&InstData::IntBinary {
+                    op: IntBinaryOp::Add,
+                    ty: Type::B32,
+                    args: [a, added],
+                }),
+                Some(&InstData::IntBinary {
+                    op: IntBinaryOp::Add,
+                    ty: Type::B32,
+                    args: [b, also_added],
+                }),
+            ] => {
+                let [x, y] = [added, also_added].map(|value| self.func.as_const(value));
+                x.is_some() && x == y && self.are_ends(a, b)
+            }
+            _ => false,
+        }
+    }
+
     /// Gathers the comparisons of a condition; `None` if ranges cannot decide it.
     fn compares(&self, cond: Value, depth: u32, found: &mut Vec<[Value; 2]>) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         match self.condition(cond)? {
-            Condition::Uniform => Some(()),
+            Condition::Uniform | Condition::InOrder(_) => Some(()),
             Condition::Not(arg) => self.compares(arg, depth, found),
             Condition::And(args) | Condition::Or(args) => args
                 .iter()
@@ -126,12 +167,14 @@ impl Finder<'_> {
     /// constants alone compare alike in all CTAs, mostly as not decided.
     fn depends_on_cta(&self, value: Value) -> bool {
         match self.form(value) {
-            None | Some(Form::Thread(_)) => false,
+            None | Some(Form::Thread(_) | Form::Masked(_)) => false,
             Some(Form::Uniform) => self.func.as_const(value).is_none(),
-            Some(Form::CtaidX) => true,
+            Some(Form::CtaidX | Form::Counter | Form::Merge) => true,
             Some(
                 Form::Lane(arg)
                 | Form::Shifted(arg, _)
+                | Form::ShiftedRight(arg, ..)
+                | Form::Negated(arg)
                 | Form::SignExtended(arg)
                 | Form::ZeroExtended(arg),
             ) => self.depends_on_cta(arg),
@@ -140,7 +183,8 @@ impl Finder<'_> {
                 | Form::Difference(args)
                 | Form::Product(args)
                 | Form::Least(args)
-                | Form::Greatest(args),
+                | Form::Greatest(args)
+                | Form::OneOf(args),
             ) => args.iter().any(|&arg| self.depends_on_cta(arg)),
         }
     }
@@ -210,7 +254,13 @@ impl Decisions<'_> {
             [true, true] | [false, false] => match finder.condition(cond) {
                 Some(Condition::Or(_) | Condition::Not(_))
                 | Some(Condition::Compare(CompareOp::Eq, _)) => false,
-                Some(Condition::And(_) | Condition::Compare(..) | Condition::Uniform) | None => true,
+                Some(
+                    Condition::And(_)
+                    | Condition::Compare(..)
+                    | Condition::Uniform
+                    | Condition::InOrder(_),
+                )
+                | None => true,
             },
         }
     }
@@ -232,13 +282,17 @@ impl Decisions<'_> {
             let is_late = used_late[result] > 0
                 && used_late[result] == n_uses[result]
                 && is_pure(&node.data)
-                && !self.is_done(inst)
                 && !self.plan.escapes[result];
-            if is_late {
+            // What is rematerialized is emitted at its use.
+            let is_at_use = self.invariants.rematerialized[result].is_some();
+            if !is_late || self.is_done(inst) && !is_at_use {
+                continue;
+            }
+            if !is_at_use {
                 late.push(inst);
-                for arg in node.data.args() {
-                    used_late[arg] += 1;
-                }
+            }
+            for arg in node.data.args() {
+                used_late[arg] += 1;
             }
         }
         late.reverse();

@@ -1,22 +1,31 @@
 //! Addresses whose range over all threads of a CTA can be computed from its thread numbers.
 //!
-//! Such a value is made of thread numbers, constants and CTA invariants by sums, products and what
-//! else is monotone in each operand. The range of the whole CTA, or of a row of CTAs, is computed
+//! Such a value is made of thread numbers, constants, CTA invariants and counters of loops by sums,
+//! products and what else is monotone in each operand. The range of the whole CTA, or of a row of CTAs, is computed
 //! once (`lower/access/proven.rs`), and if it lies in the arena, the gangs need no tests of their
 //! own.
 
+use std::cell::RefCell;
+
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
-    Function, InstData, IntBinaryOp, ResizeOp, Space, SpecialReg, Type, Value, ValueDef,
+    CompareOp, Function, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Space, SpecialReg, Type,
+    Value, ValueDef,
 };
-use ptxjit_vectorize::{Node, Plan};
-use rustc_hash::FxHashSet;
+use ptxjit_vectorize::{Node, Plan, Variability};
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
+use super::counters::{Counter, Counters, Step, Test};
 use super::invariants::Invariants;
 use super::nodes::NodeForm;
 
-/// Definitions are followed this deep. Sums of so many terms cannot overflow 64 bits, either.
+/// Definitions are followed this deep, and anew behind counters and where values meet, which are
+/// found to have less than 48 bits. Sums of so many terms cannot overflow 64 bits, either.
 const DEPTH: u32 = 14;
+
+/// So many counters and places where values meet are followed one behind the other.
+const MOST_NESTED: u32 = 6;
 
 /// A range takes about as many instructions as the tests of two gangs. With fewer accesses than
 /// this, the branch to the version without tests takes what it saves, and more so if the ranges are
@@ -55,11 +64,21 @@ pub(crate) enum Form {
     Difference([Value; 2]),
     /// Of 32-bit integers, signed; the result may have 64 bits.
     Product([Value; 2]),
+    Negated(Value),
     Shifted(Value, i64),
     SignExtended(Value),
     ZeroExtended(Value),
     Least([Value; 2]),
     Greatest([Value; 2]),
+    OneOf([Value; 2]),
+    /// Any bits, of which all but those of a positive number are cleared.
+    Masked(i64),
+    /// Shifted to the right; as an unsigned number it must have no sign.
+    ShiftedRight(Value, i64, bool),
+    /// A counter of a loop.
+    Counter,
+    /// What the edges to a block pass.
+    Merge,
 }
 
 /// An access: its address, the offset that is added, and the bytes of one lane.
@@ -92,19 +111,23 @@ impl CtaRanges {
 /// What tells the forms of values.
 pub(crate) struct Finder<'a> {
     pub(super) func: &'a Function,
+    plan: &'a Plan,
     scope: Scope,
     /// Values that are the same for all threads of the scope.
     is_uniform: SecondaryMap<Value, bool>,
     /// log2 of a power of two that each value is a multiple of.
     multiples: &'a SecondaryMap<Value, u8>,
+    counters: &'a Counters,
+    /// Whether counters and values that meet have ranges, as far as that is known.
+    known: RefCell<FxHashMap<Value, bool>>,
 }
 
 impl<'a> Finder<'a> {
     pub(crate) fn new(
-        func: &'a Function,
+        (func, plan): (&'a Function, &'a Plan),
         scope: Scope,
         invariants: &Invariants,
-        multiples: &'a SecondaryMap<Value, u8>,
+        (multiples, counters): (&'a SecondaryMap<Value, u8>, &'a Counters),
     ) -> Finder<'a> {
         let mut is_uniform: SecondaryMap<Value, bool> = SecondaryMap::new();
         // Operands come first.
@@ -119,16 +142,19 @@ impl<'a> Finder<'a> {
         }
         Finder {
             func,
+            plan,
             scope,
             is_uniform,
             multiples,
+            counters,
+            known: RefCell::default(),
         }
     }
 
     /// Chooses the accesses in nodes that have a version for whole gangs.
-    pub(super) fn find(&self, plan: &Plan, forms: &[NodeForm]) -> CtaRanges {
+    pub(super) fn find(&self, forms: &[NodeForm]) -> CtaRanges {
         let mut found = CtaRanges::new(self);
-        for (pos, node) in plan.order.nodes.iter().enumerate() {
+        for (pos, node) in self.plan.order.nodes.iter().enumerate() {
             let Node::Block(block) = *node else {
                 continue;
             };
@@ -141,7 +167,7 @@ impl<'a> Finder<'a> {
                 };
                 let (addr, _, size) = access;
                 if found.accesses.len() < MOST
-                    && self.is_known(addr, DEPTH)
+                    && self.has_range(addr)
                     && self.may_be_aligned(addr, size)
                 {
                     if found.tested.insert(access) {
@@ -195,20 +221,23 @@ impl<'a> Finder<'a> {
 
     /// Whether the range of a value can be computed.
     pub(super) fn has_range(&self, value: Value) -> bool {
-        self.is_known(value, DEPTH)
+        self.is_known(value, DEPTH, MOST_NESTED)
     }
 
-    fn is_known(&self, value: Value, depth: u32) -> bool {
+    fn is_known(&self, value: Value, depth: u32, nested: u32) -> bool {
         let Some(depth) = depth.checked_sub(1) else {
             return false;
         };
-        let known = |value| self.is_known(value, depth);
+        let known = |value| self.is_known(value, depth, nested);
         match self.form(value) {
             None => false,
-            Some(Form::Uniform | Form::CtaidX | Form::Thread(_)) => true,
+            Some(Form::Uniform | Form::CtaidX | Form::Thread(_) | Form::Masked(_)) => true,
+            Some(Form::Counter | Form::Merge) => self.are_inputs_known(value, nested),
             Some(
                 Form::Lane(arg)
                 | Form::Shifted(arg, _)
+                | Form::ShiftedRight(arg, ..)
+                | Form::Negated(arg)
                 | Form::SignExtended(arg)
                 | Form::ZeroExtended(arg),
             ) => known(arg),
@@ -217,9 +246,90 @@ impl<'a> Finder<'a> {
                 | Form::Difference(args)
                 | Form::Product(args)
                 | Form::Least(args)
-                | Form::Greatest(args),
+                | Form::Greatest(args)
+                | Form::OneOf(args),
             ) => args.into_iter().all(known),
         }
+    }
+
+    /// Whether a counter, or values that meet, have ranges.
+    fn are_inputs_known(&self, value: Value, nested: u32) -> bool {
+        if let Some(&known) = self.known.borrow().get(&value) {
+            return known;
+        }
+        let Some(nested) = nested.checked_sub(1) else {
+            return false;
+        };
+        // Until more is known: a counter must not depend on itself.
+        self.known.borrow_mut().insert(value, false);
+        let inputs = self.inputs(value);
+        let known = inputs.is_some_and(|inputs| {
+            inputs
+                .into_iter()
+                .all(|input| self.is_known(input, DEPTH, nested))
+        });
+        self.known.borrow_mut().insert(value, known);
+        known
+    }
+
+    /// The values from which the range of a counter, or of values that meet, is computed.
+    fn inputs(&self, value: Value) -> Option<SmallVec<[Value; 8]>> {
+        if let Some(args) = self.counters.merges.get(&value) {
+            return Some(args.iter().copied().collect());
+        }
+        let counter = self.counters.counters.get(&value)?;
+        let test = self.counters.tests.get(&counter.header)?;
+        let tested = self.counters.counters.get(&test.counter)?;
+        if !self.is_bounding(tested, test) {
+            return None;
+        }
+        let mut inputs: SmallVec<[Value; 8]> = SmallVec::new();
+        for counter in [counter, tested] {
+            inputs.extend(counter.inits.iter().copied());
+            inputs.extend(counter.step.values());
+        }
+        inputs.push(test.bound);
+        Some(inputs)
+    }
+
+    /// Whether a test bounds the iterations: the counter moves towards the bound.
+    fn is_bounding(&self, tested: &Counter, test: &Test) -> bool {
+        let is_constant = tested.step.values().next().is_none();
+        let step = tested.step.constant;
+        match test.op {
+            CompareOp::Slt | CompareOp::Sle | CompareOp::Ult | CompareOp::Ule => {
+                is_constant && step > 0 || self.is_one_value(&tested.step)
+            }
+            CompareOp::Sgt | CompareOp::Sge | CompareOp::Ugt | CompareOp::Uge => {
+                is_constant && step < 0
+            }
+            // The bound must be met.
+            CompareOp::Ne => {
+                let is_single = |&value: &Value| self.form(value) == Some(Form::Uniform);
+                let ends = tested.inits.iter().chain([&test.bound]);
+                let are_single = tested.inits.len() == 1 && ends.copied().all(|x| is_single(&x));
+                is_constant && (step.abs() == 1 || step != 0 && are_single)
+            }
+            CompareOp::Eq => false,
+        }
+    }
+
+    /// Whether what is added is the same for all threads: a value that is found to be positive.
+    fn is_one_value(&self, step: &Step) -> bool {
+        step.constant == 0
+            && step.subtracted.is_empty()
+            && matches!(step.added[..], [value] if self.form(value) == Some(Form::Uniform))
+    }
+
+    /// The counter that a value is, and the test of its loop.
+    pub(crate) fn counter(&self, value: Value) -> Option<(&'a Counter, Test)> {
+        let counter = self.counters.counters.get(&value)?;
+        Some((counter, *self.counters.tests.get(&counter.header)?))
+    }
+
+    /// What edges pass to a parameter of a block.
+    pub(crate) fn merged(&self, value: Value) -> &'a [Value] {
+        &self.counters.merges[&value]
     }
 
     /// Whether a test of CTA invariants can tell that a known value is a multiple of `size`. A
@@ -228,22 +338,9 @@ impl<'a> Finder<'a> {
         if self.is_multiple(value, size) {
             return true;
         }
-        match self.form(value) {
-            Some(Form::Uniform) => true,
-            Some(Form::Sum(args)) => args.iter().all(|&arg| self.may_be_aligned(arg, size)),
-            Some(
-                Form::CtaidX
-                | Form::Lane(_)
-                | Form::Thread(_)
-                | Form::Difference(_)
-                | Form::Product(_)
-                | Form::Shifted(..)
-                | Form::SignExtended(_)
-                | Form::ZeroExtended(_)
-                | Form::Least(_)
-                | Form::Greatest(_),
-            )
-            | None => false,
+        match self.terms(value, size) {
+            None => self.form(value) == Some(Form::Uniform),
+            Some(terms) => terms.iter().all(|&term| self.may_be_aligned(term, size)),
         }
     }
 
@@ -252,15 +349,61 @@ impl<'a> Finder<'a> {
         u32::from(self.multiples[value]) >= size.ilog2()
     }
 
+    /// The values by whose alignment to `size` a value is aligned, if it is a sum or one of several.
+    pub(crate) fn terms(&self, value: Value, size: u32) -> Option<SmallVec<[Value; 8]>> {
+        match self.form(value)? {
+            Form::Sum(args) | Form::OneOf(args) => Some(args.iter().copied().collect()),
+            Form::Merge => Some(self.merged(value).iter().copied().collect()),
+            Form::Counter => {
+                let (counter, _) = self.counter(value)?;
+                let inits = counter.inits.iter().copied();
+                let is_aligned = counter.step.constant % i64::from(size) == 0;
+                is_aligned.then(|| inits.chain(counter.step.values()).collect())
+            }
+            Form::Uniform
+            | Form::CtaidX
+            | Form::Lane(_)
+            | Form::Thread(_)
+            | Form::Difference(_)
+            | Form::Product(_)
+            | Form::Shifted(..)
+            | Form::ShiftedRight(..)
+            | Form::Negated(_)
+            | Form::SignExtended(_)
+            | Form::ZeroExtended(_)
+            | Form::Least(_)
+            | Form::Greatest(_)
+            | Form::Masked(_) => None,
+        }
+    }
+
+    /// Whether a value grows from lane to lane.
+    pub(super) fn is_rising(&self, value: Value) -> bool {
+        matches!(self.plan.variability[value], Variability::Affine { stride, .. } if stride > 0)
+    }
+
     /// Marks a value and what it is computed from.
     fn mark(&self, value: Value, marked: &mut SecondaryMap<Value, bool>) {
         if std::mem::replace(&mut marked[value], true) {
             return;
         }
         let form = self.form(value);
-        let is_leaf = matches!(form, Some(Form::Uniform | Form::CtaidX | Form::Thread(_)));
-        if let (false, Some(data)) = (is_leaf, self.func.def_inst(value)) {
-            data.args().iter().for_each(|&arg| self.mark(arg, marked));
+        let is_leaf = matches!(
+            form,
+            Some(Form::Uniform | Form::CtaidX | Form::Thread(_) | Form::Masked(_))
+        );
+        if is_leaf {
+            return;
+        }
+        match self.func.def_inst(value) {
+            Some(InstData::Select { args, .. }) => {
+                args.iter().for_each(|&arg| self.mark(arg, marked));
+            }
+            Some(data) => data.args().iter().for_each(|&arg| self.mark(arg, marked)),
+            None => {
+                let inputs = self.inputs(value).unwrap_or_default();
+                inputs.into_iter().for_each(|arg| self.mark(arg, marked));
+            }
         }
     }
 
@@ -271,7 +414,10 @@ impl<'a> Finder<'a> {
             return Some(Form::Uniform);
         }
         let ValueDef::Result(inst, _) = self.func.values[value].def else {
-            return None;
+            return match self.counters.merges.contains_key(&value) {
+                true => Some(Form::Merge),
+                false => self.counter(value).map(|_| Form::Counter),
+            };
         };
         let constant = |value| self.func.as_const(value);
         match self.func.insts[inst].data {
@@ -302,10 +448,31 @@ impl<'a> Finder<'a> {
                 (IntBinaryOp::Shl, Type::B32 | Type::B64) => constant(args[1])
                     .filter(|&count| count <= MOST_SHIFT)
                     .map(|count| Form::Shifted(args[0], count as i64)),
+                (IntBinaryOp::And, Type::B32 | Type::B64) => args
+                    .iter()
+                    .filter_map(|&arg| constant(arg))
+                    .find(|&mask| mask <= i32::MAX as u64)
+                    .map(|mask| Form::Masked(mask as i64)),
+                (IntBinaryOp::Ushr | IntBinaryOp::Sshr, Type::B32) => {
+                    constant(args[1]).filter(|&count| count < 32).map(|count| {
+                        let is_unsigned = op == IntBinaryOp::Ushr;
+                        Form::ShiftedRight(args[0], count as i64, is_unsigned)
+                    })
+                }
                 (IntBinaryOp::Smin, Type::B32) => Some(Form::Least(args)),
                 (IntBinaryOp::Smax, Type::B32) => Some(Form::Greatest(args)),
                 _ => None,
             },
+            InstData::IntUnary {
+                op: IntUnaryOp::Neg,
+                ty: Type::B32 | Type::B64,
+                arg,
+            } => Some(Form::Negated(arg)),
+            InstData::Select {
+                ty: Type::B32 | Type::B64,
+                args,
+                ..
+            } => Some(Form::OneOf(args)),
             _ => None,
         }
     }
@@ -349,11 +516,13 @@ mod tests {
         let (plan, in_bits) = (plan.unwrap(), SecondaryMap::new());
         let invariants = super::super::invariants::Finder::new(&func, &plan, &in_bits).find();
         let multiples = SecondaryMap::new();
-        let finder = Finder::new(&func, Scope::Cta, &invariants, &multiples);
+        let counters = Counters::default();
+        let inputs = (&multiples, &counters);
+        let finder = Finder::new((&func, &plan), Scope::Cta, &invariants, inputs);
         let stores = func.blocks[func.entry].insts.iter();
         let mut stores = stores.filter_map(|&inst| {
             if let InstData::Store { addr, .. } = func.insts[inst].data {
-                Some(finder.is_known(addr, DEPTH))
+                Some(finder.has_range(addr))
             } else {
                 None
             }

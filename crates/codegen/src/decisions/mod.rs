@@ -3,6 +3,7 @@
 //! where lanes keep their values while they wait. `lower` reads it.
 
 mod counted;
+pub(crate) mod counters;
 pub(crate) mod cta_branches;
 pub(crate) mod cta_ranges;
 mod float_values;
@@ -18,6 +19,8 @@ mod phases;
 pub(crate) mod predicates;
 pub(crate) mod residents;
 
+use std::rc::Rc;
+
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Class, Function, Inst, InstData, Space, Value};
 use ptxjit_vectorize::heuristics::Heuristic;
@@ -25,6 +28,7 @@ use ptxjit_vectorize::{AffineInputs, Plan, Variability, predecessors};
 
 use crate::lower::Inputs;
 use crate::slots::Slots;
+use counters::Counters;
 use cta_branches::CtaBranches;
 use cta_ranges::{CtaRanges, Scope};
 use frame::Frame;
@@ -66,6 +70,8 @@ pub(crate) struct Decisions<'a> {
     /// Values that variables carry: parameters, and those used in a node that does not
     /// [continue](Decisions::continues) the one that defines them.
     pub crosses: SecondaryMap<Value, bool>,
+    /// Shared with what tells ranges.
+    pub counters: Rc<Counters>,
     /// Accesses that are tested once per CTA.
     pub cta_ranges: CtaRanges,
     /// Branches that are decided once per CTA.
@@ -106,10 +112,12 @@ impl Decisions<'_> {
     /// Chooses what is tested once per CTA or row of CTAs.
     fn find_for_ctas(&mut self, has_ranges: bool, has_branches: bool) {
         let [by_row, by_cta] = [Scope::Row, Scope::Cta].map(|scope| {
-            cta_ranges::Finder::new(self.func, scope, &self.invariants, &self.multiples)
+            let program = (self.func, self.plan);
+            let known = (&self.multiples, &*self.counters);
+            cta_ranges::Finder::new(program, scope, &self.invariants, known)
         });
         let [of_row, of_cta] = [&by_row, &by_cta].map(|finder| match has_ranges {
-            true => finder.find(self.plan, &self.forms),
+            true => finder.find(&self.forms),
             false => CtaRanges::new(finder),
         });
         let (ranges, finder) = match of_row.accesses.len() >= of_cta.accesses.len() {
@@ -143,6 +151,10 @@ pub(crate) fn of<'a>(inputs: &'a Inputs<'a>) -> (Decisions<'a>, Frame) {
     let mut frame = Frame::new(func, plan, &is_elsewhere);
     frame.size = residents.put_behind(frame.slots);
     let predecessors = predecessors(func);
+    let counters = match plan.gang {
+        1 => Counters::default(),
+        _ => counters::find(func, plan, &predecessors),
+    };
     let mut decided = Decisions {
         func,
         plan,
@@ -163,6 +175,7 @@ pub(crate) fn of<'a>(inputs: &'a Inputs<'a>) -> (Decisions<'a>, Frame) {
         in_bits,
         forms: Vec::new(),
         crosses: SecondaryMap::new(),
+        counters: Rc::new(counters),
         cta_ranges: CtaRanges::default(),
         cta_branches: CtaBranches::default(),
     };

@@ -11,6 +11,7 @@
 //! ```
 
 use ptxjit_ir::{Block, CompareOp, Function, Inst, InstData, IntBinaryOp, Type, Value};
+use ptxjit_passes::transform::dce;
 
 use crate::analysis::divergence::Divergence;
 use crate::analysis::variability::Variability;
@@ -44,6 +45,10 @@ pub(crate) fn run(func: &mut Function, optimistic: &Divergence) -> usize {
                 _ => idx += 1,
             }
         }
+    }
+    // Otherwise the bitwise operations would go on making vectors.
+    if n_split > 0 {
+        dce::run(func);
     }
     n_split
 }

@@ -12,6 +12,7 @@ mod address;
 mod atomics;
 mod bounds;
 mod cas_loops;
+mod counted;
 pub(super) mod exact;
 pub(super) mod faults;
 mod gathers;

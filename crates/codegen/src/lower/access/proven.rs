@@ -17,7 +17,7 @@ use core::mem::offset_of;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_abi::CtaContext;
-use ptxjit_ir::{Space, SpecialReg, Type, Value};
+use ptxjit_ir::{Block, Space, SpecialReg, Type, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::decisions::cta_ranges::{Access, Finder, Form, Scope};
@@ -45,12 +45,14 @@ pub(in crate::lower) struct Proof {
     /// 64-bit numbers, moved so that those with less than 48 bits are less than 2^48; all together.
     wide: Option<cl::Value>,
     /// Bits that must be zero for ranges to hold the values.
-    inexact: Option<cl::Value>,
+    pub inexact: Option<cl::Value>,
     /// Bits that must be zero for accesses to be proven.
     bad: Option<cl::Value>,
     /// What is tested to be aligned.
     aligned: FxHashSet<(Value, u32)>,
     ends: FxHashSet<(Value, i32)>,
+    /// How often each loop's body runs again, at most.
+    pub repeats: FxHashMap<Block, cl::Value>,
 }
 
 /// What is known of a CTA. The values are parameters of the loop over CTAs.
@@ -177,9 +179,13 @@ impl Lower<'_, '_> {
     /// Tests the current CTA and those that follow it: whether accesses pass, and whether ranges
     /// hold the values.
     fn emit_ranges(&mut self, n_following: cl::Value) -> [cl::Value; 2] {
-        let multiples = self.decided.multiples.clone();
+        let (multiples, counters) = (
+            self.decided.multiples.clone(),
+            self.decided.counters.clone(),
+        );
         let scope = self.decided.cta_ranges.scope;
-        let finder = Finder::new(self.func, scope, &self.decided.invariants, &multiples);
+        let (program, known) = ((self.func, self.plan), (&multiples, &*counters));
+        let finder = Finder::new(program, scope, &self.decided.invariants, known);
         let mut proof = Proof {
             n_following: (scope == Scope::Row).then_some(n_following),
             ..Proof::default()
@@ -245,24 +251,23 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// A sum is aligned if all its terms are.
+    /// A sum is aligned if all its terms are, a value that is one of several if these are.
     fn prove_aligned(&mut self, finder: &Finder<'_>, value: Value, size: u32, proof: &mut Proof) {
         if finder.is_multiple(value, size) || !proof.aligned.insert((value, size)) {
             return;
         }
-        if let Some(Form::Sum(args)) = finder.form(value) {
-            for arg in args {
-                self.prove_aligned(finder, arg, size, proof);
-            }
-        } else {
+        let Some(terms) = finder.terms(value, size) else {
             // A CTA invariant: others are not chosen.
             let [x, _] = self.range(finder, value, proof);
             let low = self.b.ins().band_imm_s(x, i64::from(size - 1));
-            self.gather(&mut proof.bad, low);
+            return self.gather(&mut proof.bad, low);
+        };
+        for term in terms {
+            self.prove_aligned(finder, term, size, proof);
         }
     }
 
-    fn gather(&mut self, all: &mut Option<cl::Value>, bits: cl::Value) {
+    pub(super) fn gather(&mut self, all: &mut Option<cl::Value>, bits: cl::Value) {
         *all = Some(match *all {
             None => bits,
             Some(all) => self.b.ins().bor(all, bits),
@@ -294,6 +299,10 @@ impl Lower<'_, '_> {
                 self.gather(&mut proof.inexact, sign);
                 [low, high]
             }
+            Form::Negated(arg) => {
+                let [low, high] = of(self, arg, proof);
+                self.each([high, low], |lower, x| lower.b.ins().ineg(x))
+            }
             Form::Shifted(arg, count) => {
                 let arg = of(self, arg, proof);
                 if ty == Type::B64 && !fits(finder, form) {
@@ -301,6 +310,18 @@ impl Lower<'_, '_> {
                 }
                 self.each(arg, |lower, x| lower.b.ins().ishl_imm_s(x, count))
             }
+            Form::ShiftedRight(arg, count, is_unsigned) => {
+                let arg = of(self, arg, proof);
+                if is_unsigned {
+                    let sign = self.b.ins().ushr_imm_s(arg[0], 32);
+                    self.gather(&mut proof.inexact, sign);
+                }
+                self.each(arg, |lower, x| lower.b.ins().sshr_imm_s(x, count))
+            }
+            Form::Masked(most) => [0, most].map(|x| self.b.ins().iconst(types::I64, x)),
+            Form::Counter => self.counter_range(finder, value, proof),
+            Form::Merge => self.union(finder, finder.merged(value), proof),
+            Form::OneOf(args) => self.union(finder, &args, proof),
             Form::Sum(args)
             | Form::Difference(args)
             | Form::Product(args)
@@ -312,10 +333,13 @@ impl Lower<'_, '_> {
         };
         let is_new = !matches!(
             form,
-            Form::Uniform | Form::CtaidX | Form::Lane(_) | Form::Thread(_)
+            Form::Uniform | Form::CtaidX | Form::Lane(_) | Form::Thread(_) | Form::Masked(_)
         );
-        let is_product = matches!(form, Form::Product(_) | Form::Shifted(..));
-        if is_new && (ty == Type::B32 || is_product && !fits(finder, form)) {
+        let starts_anew = matches!(
+            form,
+            Form::Product(_) | Form::Negated(_) | Form::Shifted(..) | Form::Counter | Form::Merge
+        );
+        if is_new && (ty == Type::B32 || starts_anew && !fits(finder, form)) {
             self.require(ty, range, proof);
         }
         proof.ranges.insert(value, range);
@@ -365,6 +389,12 @@ impl Lower<'_, '_> {
             | Form::Lane(_)
             | Form::Thread(_)
             | Form::Shifted(..)
+            | Form::ShiftedRight(..)
+            | Form::Negated(_)
+            | Form::Masked(_)
+            | Form::OneOf(_)
+            | Form::Counter
+            | Form::Merge
             | Form::SignExtended(_)
             | Form::ZeroExtended(_) => self.both(x, y, |lower, x, y| lower.b.ins().iadd(x, y)),
         }
@@ -395,8 +425,24 @@ impl Lower<'_, '_> {
         [low, op(self, x[1], y[1])]
     }
 
+    /// The range of values of which a thread has one.
+    pub(super) fn union(
+        &mut self,
+        finder: &Finder<'_>,
+        values: &[Value],
+        proof: &mut Proof,
+    ) -> Range {
+        let mut all = self.range(finder, values[0], proof);
+        for &value in &values[1..] {
+            let [low, high] = self.range(finder, value, proof);
+            let low = self.b.ins().smin(all[0], low);
+            all = [low, self.b.ins().smax(all[1], high)];
+        }
+        all
+    }
+
     /// The least and the greatest of the products of the ends.
-    fn product(&mut self, x: Range, y: Range) -> Range {
+    pub(super) fn product(&mut self, x: Range, y: Range) -> Range {
         let distinct = |of: Range| {
             if of[0] == of[1] {
                 vec![of[0]]
@@ -420,7 +466,7 @@ impl Lower<'_, '_> {
 
     /// Requires that a range of 32-bit numbers fits into these, of others that it fits into 48
     /// bits.
-    fn require(&mut self, ty: Type, range: Range, proof: &mut Proof) {
+    pub(super) fn require(&mut self, ty: Type, range: Range, proof: &mut Proof) {
         let half = if ty == Type::B64 { 1 << 47 } else { 1 << 31 };
         let moved = self.each(range, |lower, x| lower.b.ins().iadd_imm_s(x, half));
         let all = if ty == Type::B64 {

@@ -30,13 +30,12 @@ impl Lower<'_, '_> {
         self.b.ins().brif(asks, ask, &[], join, &none);
 
         self.b.switch_to_block(ask);
-        let multiples = self.decided.multiples.clone();
-        let finder = Finder::new(
-            self.func,
-            Scope::Cta,
-            &self.decided.invariants,
-            &multiples,
+        let (multiples, counters) = (
+            self.decided.multiples.clone(),
+            self.decided.counters.clone(),
         );
+        let (program, known) = ((self.func, self.plan), (&multiples, &*counters));
+        let finder = Finder::new(program, Scope::Cta, &self.decided.invariants, known);
         let mut proof = Proof::default();
         let mut decided: Vec<cl::BlockArg> = Vec::new();
         for branch in &branches {
@@ -68,7 +67,7 @@ impl Lower<'_, '_> {
                     .iter()
                     .for_each(|&arg| self.ranges_of_condition(finder, arg, proof));
             }
-            Condition::Compare(_, args) => args,
+            Condition::InOrder(args) | Condition::Compare(_, args) => args,
         };
         for arg in args {
             self.range(finder, arg, proof);
@@ -92,6 +91,7 @@ impl Lower<'_, '_> {
                     self.b.ins().bxor_imm_s(x, 1)
                 }
             }
+            Condition::InOrder(_) => self.b.ins().iconst(types::I8, i64::from(value)),
             Condition::Not(arg) => self.certainly(finder, arg, !value, proof),
             condition @ (Condition::And(args) | Condition::Or(args)) => {
                 let [a, b] = args.map(|arg| self.certainly(finder, arg, value, proof));
