@@ -140,6 +140,8 @@ pub struct CtaContext {
     pub fault_mask: u32,
     /// The bad address, if there is one.
     pub fault_addr: u64,
+    /// Compiled code's own: what it found of the CTA when it started it.
+    pub known: u32,
 }
 
 /// Why compiled code stopped its CTA.

@@ -51,6 +51,8 @@ pub(crate) struct Test {
     pub counter: Value,
     pub offset: i64,
     pub bound: Value,
+    /// A number that the counter is not when the loop is entered: the branch before it says so.
+    pub not_initially: Option<i64>,
 }
 
 /// All counters of a function, and where else values meet.
@@ -136,12 +138,16 @@ impl Finder<'_> {
         }
         let at = self.position(block);
         let (mut back, mut entries): (SmallVec<[_; 2]>, SmallVec<[_; 4]>) = Default::default();
+        let mut entries_from: SmallVec<[Block; 4]> = SmallVec::new();
         for (from, call) in self.calls_to(block) {
             match self.position(from) {
                 // Code that is not reached passes nothing.
                 None => {}
                 position if position >= at => back.push((from, call)),
-                _ => entries.push(call),
+                _ => {
+                    entries.push(call);
+                    entries_from.push(from);
+                }
             }
         }
         match back[..] {
@@ -163,7 +169,11 @@ impl Finder<'_> {
                         found.counters.insert(param, counter);
                     }
                 }
-                if let Some(test) = self.test(block, latch, &found.counters) {
+                if let Some(mut test) = self.test(block, latch, &found.counters) {
+                    if let [from] = entries_from[..] {
+                        let counter = &found.counters[&test.counter];
+                        test.not_initially = self.excluded(from, block, counter.inits[0]);
+                    }
                     found.tests.insert(block, test);
                 }
             }
@@ -230,6 +240,36 @@ impl Finder<'_> {
         tests.into_iter().flatten().next()
     }
 
+    /// The number that a value is not where the edge between two blocks is taken.
+    fn excluded(&self, mut from: Block, mut to: Block, value: Value) -> Option<i64> {
+        for _ in 0..MOST_JUMPS {
+            if let Terminator::Brif { cond, then_, else_ } = &self.func.blocks[from].term
+                && let Some(&InstData::Compare { op, args, .. }) = self.func.def_inst(*cond)
+                && let (true, Some(number)) = (args[0] == value, self.signed_constant(args[1]))
+                && then_.block != else_.block
+            {
+                let differs = match op {
+                    CompareOp::Ne => then_,
+                    CompareOp::Eq => else_,
+                    CompareOp::Slt
+                    | CompareOp::Sle
+                    | CompareOp::Sgt
+                    | CompareOp::Sge
+                    | CompareOp::Ult
+                    | CompareOp::Ule
+                    | CompareOp::Ugt
+                    | CompareOp::Uge => return None,
+                };
+                return (differs.block == to).then_some(number);
+            }
+            let [before] = self.predecessors[from][..] else {
+                return None;
+            };
+            (from, to) = (before, from);
+        }
+        None
+    }
+
     fn test_of(
         &self,
         header: Block,
@@ -268,6 +308,7 @@ impl Finder<'_> {
                 counter,
                 offset: step.constant,
                 bound,
+                not_initially: None,
             })
         })
     }

@@ -167,9 +167,9 @@ impl Finder<'_> {
     /// constants alone compare alike in all CTAs, mostly as not decided.
     fn depends_on_cta(&self, value: Value) -> bool {
         match self.form(value) {
-            None | Some(Form::Thread(_) | Form::Masked(_)) => false,
+            None | Some(Form::Thread(_) | Form::Masked(..)) => false,
             Some(Form::Uniform) => self.func.as_const(value).is_none(),
-            Some(Form::CtaidX | Form::Counter | Form::Merge) => true,
+            Some(Form::Register(_) | Form::CtaidX | Form::Counter | Form::Merge) => true,
             Some(
                 Form::Lane(arg)
                 | Form::Shifted(arg, _)

@@ -9,8 +9,8 @@ use std::cell::RefCell;
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
-    CompareOp, Function, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Space, SpecialReg, Type,
-    Value, ValueDef,
+    CompareOp, Function, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, SharedBy, Space, SpecialReg,
+    Type, Value, ValueDef,
 };
 use ptxjit_vectorize::{Node, Plan, Variability};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -54,6 +54,8 @@ pub(crate) enum Scope {
 pub(crate) enum Form {
     /// The same for all threads: a constant, or computed once per CTA.
     Uniform,
+    /// The same for all threads, read from the CTA's context.
+    Register(SpecialReg),
     /// `%ctaid.x`, over a row of CTAs.
     CtaidX,
     /// The value of some of the threads, as `InstData::EndLane` has it.
@@ -72,7 +74,7 @@ pub(crate) enum Form {
     Greatest([Value; 2]),
     OneOf([Value; 2]),
     /// Any bits, of which all but those of a positive number are cleared.
-    Masked(i64),
+    Masked(Value, i64),
     /// Shifted to the right; as an unsigned number it must have no sign.
     ShiftedRight(Value, i64, bool),
     /// A counter of a loop.
@@ -231,7 +233,13 @@ impl<'a> Finder<'a> {
         let known = |value| self.is_known(value, depth, nested);
         match self.form(value) {
             None => false,
-            Some(Form::Uniform | Form::CtaidX | Form::Thread(_) | Form::Masked(_)) => true,
+            Some(
+                Form::Uniform
+                | Form::Register(_)
+                | Form::CtaidX
+                | Form::Thread(_)
+                | Form::Masked(..),
+            ) => true,
             Some(Form::Counter | Form::Merge) => self.are_inputs_known(value, nested),
             Some(
                 Form::Lane(arg)
@@ -305,9 +313,9 @@ impl<'a> Finder<'a> {
             }
             // The bound must be met.
             CompareOp::Ne => {
-                let is_single = |&value: &Value| self.form(value) == Some(Form::Uniform);
-                let ends = tested.inits.iter().chain([&test.bound]);
-                let are_single = tested.inits.len() == 1 && ends.copied().all(|x| is_single(&x));
+                let mut ends = tested.inits.iter().chain([&test.bound]);
+                let are_single =
+                    tested.inits.len() == 1 && ends.all(|&end| self.is_single(end, DEPTH));
                 is_constant && (step.abs() == 1 || step != 0 && are_single)
             }
             CompareOp::Eq => false,
@@ -318,7 +326,46 @@ impl<'a> Finder<'a> {
     fn is_one_value(&self, step: &Step) -> bool {
         step.constant == 0
             && step.subtracted.is_empty()
-            && matches!(step.added[..], [value] if self.form(value) == Some(Form::Uniform))
+            && matches!(step.added[..], [value] if self.is_single(value, DEPTH))
+    }
+
+    /// Whether a value is the same for all threads, and known.
+    pub(crate) fn is_single_value(&self, value: Value) -> bool {
+        self.is_single(value, DEPTH)
+    }
+
+    fn is_single(&self, value: Value, depth: u32) -> bool {
+        let Some(depth) = depth.checked_sub(1) else {
+            return false;
+        };
+        let is_single = |value| self.is_single(value, depth);
+        match self.form(value) {
+            Some(Form::Uniform | Form::Register(_)) => true,
+            Some(
+                Form::Negated(arg)
+                | Form::Masked(arg, _)
+                | Form::Shifted(arg, _)
+                | Form::ShiftedRight(arg, ..)
+                | Form::SignExtended(arg)
+                | Form::ZeroExtended(arg),
+            ) => is_single(arg),
+            Some(
+                Form::Sum(args)
+                | Form::Difference(args)
+                | Form::Product(args)
+                | Form::Least(args)
+                | Form::Greatest(args),
+            ) => args.into_iter().all(is_single),
+            Some(
+                Form::CtaidX
+                | Form::Lane(_)
+                | Form::Thread(_)
+                | Form::OneOf(_)
+                | Form::Counter
+                | Form::Merge,
+            )
+            | None => false,
+        }
     }
 
     /// The counter that a value is, and the test of its loop.
@@ -361,6 +408,7 @@ impl<'a> Finder<'a> {
                 is_aligned.then(|| inits.chain(counter.step.values()).collect())
             }
             Form::Uniform
+            | Form::Register(_)
             | Form::CtaidX
             | Form::Lane(_)
             | Form::Thread(_)
@@ -373,7 +421,7 @@ impl<'a> Finder<'a> {
             | Form::ZeroExtended(_)
             | Form::Least(_)
             | Form::Greatest(_)
-            | Form::Masked(_) => None,
+            | Form::Masked(..) => None,
         }
     }
 
@@ -390,7 +438,13 @@ impl<'a> Finder<'a> {
         let form = self.form(value);
         let is_leaf = matches!(
             form,
-            Some(Form::Uniform | Form::CtaidX | Form::Thread(_) | Form::Masked(_))
+            Some(
+                Form::Uniform
+                    | Form::Register(_)
+                    | Form::CtaidX
+                    | Form::Thread(_)
+                    | Form::Masked(..)
+            )
         );
         if is_leaf {
             return;
@@ -422,11 +476,14 @@ impl<'a> Finder<'a> {
         let constant = |value| self.func.as_const(value);
         match self.func.insts[inst].data {
             InstData::Sreg { sreg } => match sreg {
+                _ if is_ctaid_x(&self.func.insts[inst].data) && self.scope == Scope::Row => {
+                    (sreg == SpecialReg::CtaidX).then_some(Form::CtaidX)
+                }
                 SpecialReg::TidX => Some(Form::Thread(SpecialReg::NtidX)),
                 SpecialReg::TidY => Some(Form::Thread(SpecialReg::NtidY)),
                 SpecialReg::TidZ => Some(Form::Thread(SpecialReg::NtidZ)),
-                SpecialReg::CtaidX if self.scope == Scope::Row => Some(Form::CtaidX),
-                _ => None,
+                _ if sreg.is_volatile() || self.func.ty(value) != Type::B32 => None,
+                _ => (sreg.shared_by() == SharedBy::Cta).then_some(Form::Register(sreg)),
             },
             InstData::EndLane { arg, .. } => Some(Form::Lane(arg)),
             InstData::Resize {
@@ -448,11 +505,9 @@ impl<'a> Finder<'a> {
                 (IntBinaryOp::Shl, Type::B32 | Type::B64) => constant(args[1])
                     .filter(|&count| count <= MOST_SHIFT)
                     .map(|count| Form::Shifted(args[0], count as i64)),
-                (IntBinaryOp::And, Type::B32 | Type::B64) => args
-                    .iter()
-                    .filter_map(|&arg| constant(arg))
-                    .find(|&mask| mask <= i32::MAX as u64)
-                    .map(|mask| Form::Masked(mask as i64)),
+                (IntBinaryOp::And, Type::B32 | Type::B64) => constant(args[1])
+                    .filter(|&mask| mask <= i32::MAX as u64)
+                    .map(|mask| Form::Masked(args[0], mask as i64)),
                 (IntBinaryOp::Ushr | IntBinaryOp::Sshr, Type::B32) => {
                     constant(args[1]).filter(|&count| count < 32).map(|count| {
                         let is_unsigned = op == IntBinaryOp::Ushr;

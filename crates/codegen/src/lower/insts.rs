@@ -62,8 +62,10 @@ impl Lower<'_, '_> {
     pub(super) fn emit_twice(&mut self, pos: usize, block: ir::Block) {
         let (all, some) = (self.b.create_block(), self.b.create_block());
         let has_proof = self.decided.cta_ranges.nodes.contains(&pos);
-        let known = self.emitted.known_of_cta.filter(|_| has_proof);
-        let proven = known.map(|known| known.is_proven);
+        let proven = match has_proof {
+            true => self.cta_is_proven(),
+            false => None,
+        };
         let guard = match (self.unless_full(), proven) {
             (Some(full), Some(proven)) => Some(self.b.ins().band(full, proven)),
             (full, proven) => full.or(proven),
@@ -86,7 +88,11 @@ impl Lower<'_, '_> {
         });
         self.b.set_cold_block(some);
         self.b.switch_to_block(some);
-        self.in_general(|lower| lower.emit_body(pos, block));
+        // Whole gangs come here, too, if their CTA has not passed.
+        match has_proof {
+            true => self.emit_body(pos, block),
+            false => self.in_general(|lower| lower.emit_body(pos, block)),
+        }
     }
 
     /// Emits code without versions for whole gangs.

@@ -120,8 +120,6 @@ struct Emitted {
     pinned: FxHashMap<ir::Value, Val>,
     /// What ranges tell of the CTA.
     known_of_cta: Option<access::proven::KnownOfCta>,
-    /// Whether all threads of the CTA take a block's branch as expected.
-    cta_branches: FxHashMap<ir::Block, cl::Value>,
     exits: access::faults::Exits,
 }
 
@@ -293,7 +291,6 @@ impl<'a, 'b> Lower<'a, 'b> {
                 prologue,
                 pinned: FxHashMap::default(),
                 known_of_cta: None,
-                cta_branches: FxHashMap::default(),
                 exits: access::faults::Exits::default(),
             },
             gangs: Gangs {

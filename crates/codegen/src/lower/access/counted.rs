@@ -58,6 +58,10 @@ impl Lower<'_, '_> {
     fn tested_counter(&mut self, finder: &Finder<'_>, test: Test, proof: &mut Proof) -> Tested {
         let (counter, _) = finder.counter(test.counter).expect("tests are of counters");
         let init = self.union(finder, &counter.inits, proof);
+        let init = match test.not_initially {
+            Some(number) => self.without(init, number),
+            None => init,
+        };
         let step = self.step_range(finder, &counter.step, proof);
         let bound = self.range(finder, test.bound, proof);
         if test.ty == Type::B64 {
@@ -70,6 +74,19 @@ impl Lower<'_, '_> {
             step,
             bound,
         }
+    }
+
+    /// A range without a number, if that is one of its ends.
+    fn without(&mut self, [low, high]: Range, number: i64) -> Range {
+        let number = self.b.ins().iconst(types::I64, number);
+        let [is_low, is_high] = [low, high].map(|end| {
+            let is_end = self.b.ins().icmp(IntCC::Equal, end, number);
+            self.b.ins().uextend(types::I64, is_end)
+        });
+        [
+            self.b.ins().iadd(low, is_low),
+            self.b.ins().isub(high, is_high),
+        ]
     }
 
     /// What an iteration adds: it has less than 32 bits, so that a product with a number of

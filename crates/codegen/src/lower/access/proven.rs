@@ -55,18 +55,27 @@ pub(in crate::lower) struct Proof {
     pub repeats: FxHashMap<Block, cl::Value>,
 }
 
-/// What is known of a CTA. The values are parameters of the loop over CTAs.
+/// What is known of a CTA.
 #[derive(Copy, Clone)]
 pub(in crate::lower) struct KnownOfCta {
-    /// For how many CTAs, from the current one, the rest is known.
-    n_ctas: cl::Value,
-    /// Whether the accesses that are tested once per CTA have passed.
-    pub is_proven: cl::Value,
-    /// Whether ranges hold the values.
-    pub is_exact: cl::Value,
+    /// Whether the accesses that are tested once per CTA have passed, as bit 0, and whether all
+    /// threads take the branches that are decided once per CTA, from bit 1 on.
+    bits: cl::Value,
+    of_row: KnownOfRow,
 }
 
-impl KnownOfCta {
+/// What is known of the CTAs that follow in a row. The values are parameters of the loop over CTAs.
+#[derive(Copy, Clone)]
+struct KnownOfRow {
+    /// For how many CTAs, from the current one, the rest is known.
+    n_ctas: cl::Value,
+    /// Whether accesses have passed.
+    is_proven: cl::Value,
+    /// Whether ranges hold the values.
+    is_exact: cl::Value,
+}
+
+impl KnownOfRow {
     fn args(self) -> [cl::BlockArg; 3] {
         [self.n_ctas, self.is_proven, self.is_exact].map(cl::BlockArg::from)
     }
@@ -85,11 +94,11 @@ impl Lower<'_, '_> {
     }
 
     pub(in crate::lower) fn known_of_next(&mut self) -> Vec<cl::BlockArg> {
-        let Some(known) = self.emitted.known_of_cta else {
+        let Some(KnownOfCta { of_row, .. }) = self.emitted.known_of_cta else {
             return Vec::new();
         };
-        let n_ctas = self.b.ins().iadd_imm_s(known.n_ctas, -1);
-        KnownOfCta { n_ctas, ..known }.args().to_vec()
+        let n_ctas = self.b.ins().iadd_imm_s(of_row.n_ctas, -1);
+        KnownOfRow { n_ctas, ..of_row }.args().to_vec()
     }
 
     fn has_cta_proof(&self) -> bool {
@@ -97,30 +106,92 @@ impl Lower<'_, '_> {
         !decided.cta_ranges.accesses.is_empty() || !decided.cta_branches.branches.is_empty()
     }
 
-    fn known_params(&mut self, block: cl::Block) -> KnownOfCta {
+    fn known_params(&mut self, block: cl::Block) -> KnownOfRow {
         let mut param = |ty| self.b.append_block_param(block, ty);
         let n_ctas = param(types::I32);
-        KnownOfCta {
+        KnownOfRow {
             n_ctas,
             is_proven: param(types::I8),
             is_exact: param(types::I8),
         }
     }
 
-    /// Emits the test of the CTA, for gangs from `first` to `end`, in the block `start` of the loop
-    /// over CTAs.
-    pub(in crate::lower) fn emit_cta_proof(
+    /// Emits what is found once per CTA, in the block `start` of the loop over CTAs, which enters
+    /// gangs from `first` to `end` in some state. Threads that have waited find what was known when
+    /// they started: code of either tier knows the same.
+    pub(in crate::lower) fn emit_known_of_cta(
         &mut self,
         start: cl::Block,
+        state: cl::Value,
         [first, end]: [cl::Value; 2],
     ) {
         if !self.has_cta_proof() {
             return;
         }
         let before = self.known_params(start);
+        let n_gangs = self.b.ins().isub(end, first);
+        let can_resume = self.plan.waits.len() > 1;
+        let resumed = can_resume.then(|| {
+            let [fresh, resumed] = [(); 2].map(|()| self.b.create_block());
+            self.b.ins().brif(state, resumed, &[], fresh, &[]);
+            self.b.switch_to_block(fresh);
+            resumed
+        });
+        let of_row = self.emit_cta_proof(before, n_gangs);
+        let bits = self.emit_cta_branches(n_gangs, of_row.is_exact);
+        let proven = self.b.ins().uextend(types::I32, of_row.is_proven);
+        let bits = match bits {
+            Some(bits) => self.b.ins().bor(bits, proven),
+            None => proven,
+        };
+        let known = match resumed {
+            None => KnownOfCta { bits, of_row },
+            Some(resumed) => self.keep_known(KnownOfCta { bits, of_row }, resumed),
+        };
+        self.emitted.known_of_cta = Some(known);
+    }
+
+    /// Stores what is known, for when threads of the CTA have waited.
+    fn keep_known(&mut self, known: KnownOfCta, resumed: cl::Block) -> KnownOfCta {
+        let at = offset_of!(CtaContext, known) as i32;
+        let flags = MemFlagsData::trusted();
+        let ready = self.b.create_block();
+        let cta = self.b.cta;
+        self.b.ins().store(flags, known.bits, cta, at);
+        let mut args = known.of_row.args().to_vec();
+        args.push(known.bits.into());
+        self.b.ins().jump(ready, &args);
+
+        self.b.switch_to_block(resumed);
+        let bits = self.b.ins().load(types::I32, flags, cta, at);
+        let n_ctas = self.b.ins().iconst(types::I32, 1);
+        let no = self.b.ins().iconst(types::I8, 0);
+        let args = [n_ctas, no, no, bits].map(cl::BlockArg::from);
+        self.b.ins().jump(ready, &args);
+
+        self.b.switch_to_block(ready);
+        let of_row = self.known_params(ready);
+        let bits = self.b.append_block_param(ready, types::I32);
+        KnownOfCta { bits, of_row }
+    }
+
+    /// Whether the CTA's accesses have passed: the low bit, others are undefined.
+    pub(in crate::lower) fn cta_is_proven(&mut self) -> Option<cl::Value> {
+        let known = self.emitted.known_of_cta?;
+        Some(self.b.ins().ireduce(types::I8, known.bits))
+    }
+
+    /// Whether all threads of the CTA take a branch as expected.
+    pub(in crate::lower) fn all_take(&mut self, branch: usize) -> cl::Value {
+        let known = self.emitted.known_of_cta.expect("emitted before");
+        self.b.ins().band_imm_s(known.bits, 2 << branch)
+    }
+
+    /// Emits the test of the CTA, or of those that are left of the row, unless it was tested with
+    /// those before.
+    fn emit_cta_proof(&mut self, before: KnownOfRow, n_gangs: cl::Value) -> KnownOfRow {
         let [untested, test, failed, join] = [(); 4].map(|()| self.b.create_block());
         let known = self.known_params(join);
-        let n_gangs = self.b.ins().isub(end, first);
         self.b
             .ins()
             .brif(before.n_ctas, join, &before.args(), untested, &[]);
@@ -140,7 +211,7 @@ impl Lower<'_, '_> {
         let all_gangs = self.b.ins().imul(n_gangs, n_ctas);
         let pays = IntCC::UnsignedGreaterThanOrEqual;
         let pays = self.b.ins().icmp_imm_s(pays, all_gangs, FEWEST_GANGS);
-        let nothing = KnownOfCta {
+        let nothing = KnownOfRow {
             n_ctas,
             is_proven: no,
             is_exact: no,
@@ -153,7 +224,7 @@ impl Lower<'_, '_> {
         let n_following = self.b.append_block_param(test, types::I32);
         let [is_proven, is_exact] = self.emit_ranges(n_following);
         let n_ctas = self.b.ins().iadd_imm_s(n_following, 1);
-        let found = KnownOfCta {
+        let found = KnownOfRow {
             n_ctas,
             is_proven,
             is_exact,
@@ -165,15 +236,14 @@ impl Lower<'_, '_> {
         self.b.switch_to_block(failed);
         let half = self.b.ins().ushr_imm_s(n_following, 1);
         let n_ctas = self.b.ins().iconst(types::I32, UNPROVEN_TOGETHER);
-        let found = KnownOfCta { n_ctas, ..found };
+        let found = KnownOfRow { n_ctas, ..found };
         self.b
             .ins()
             .brif(n_following, test, &[half.into()], join, &found.args());
 
         self.b.switch_to_block(join);
-        self.emitted.known_of_cta = Some(known);
         self.available = Available::default();
-        self.emit_cta_branches(n_gangs, known.is_exact);
+        known
     }
 
     /// Tests the current CTA and those that follow it: whether accesses pass, and whether ranges
@@ -289,6 +359,7 @@ impl Lower<'_, '_> {
         let of = |lower: &mut Self, arg, proof: &mut Proof| lower.range(finder, arg, proof);
         let range = match form {
             Form::Uniform => self.uniform_range(value),
+            Form::Register(sreg) => self.register_range(sreg),
             Form::CtaidX => self.ctaid_range(proof),
             Form::Thread(size) => self.thread_range(size),
             Form::SignExtended(arg) | Form::Lane(arg) => of(self, arg, proof),
@@ -318,7 +389,11 @@ impl Lower<'_, '_> {
                 }
                 self.each(arg, |lower, x| lower.b.ins().sshr_imm_s(x, count))
             }
-            Form::Masked(most) => [0, most].map(|x| self.b.ins().iconst(types::I64, x)),
+            Form::Masked(arg, mask) if finder.is_single_value(arg) => {
+                let arg = of(self, arg, proof);
+                self.each(arg, |lower, x| lower.b.ins().band_imm_s(x, mask))
+            }
+            Form::Masked(_, mask) => [0, mask].map(|x| self.b.ins().iconst(types::I64, x)),
             Form::Counter => self.counter_range(finder, value, proof),
             Form::Merge => self.union(finder, finder.merged(value), proof),
             Form::OneOf(args) => self.union(finder, &args, proof),
@@ -333,7 +408,12 @@ impl Lower<'_, '_> {
         };
         let is_new = !matches!(
             form,
-            Form::Uniform | Form::CtaidX | Form::Lane(_) | Form::Thread(_) | Form::Masked(_)
+            Form::Uniform
+                | Form::Register(_)
+                | Form::CtaidX
+                | Form::Lane(_)
+                | Form::Thread(_)
+                | Form::Masked(..)
         );
         let starts_anew = matches!(
             form,
@@ -354,6 +434,13 @@ impl Lower<'_, '_> {
             self.b.ins().sextend(types::I64, x)
         };
         [x, x]
+    }
+
+    fn register_range(&mut self, sreg: SpecialReg) -> Range {
+        let Val::Uniform(x) = self.sreg(sreg) else {
+            unreachable!("the same for the CTA")
+        };
+        [self.b.ins().sextend(types::I64, x); 2]
     }
 
     fn ctaid_range(&mut self, proof: &Proof) -> Range {
@@ -385,13 +472,14 @@ impl Lower<'_, '_> {
             Form::Product(_) => self.product(x, y),
             Form::Sum(_)
             | Form::Uniform
+            | Form::Register(_)
             | Form::CtaidX
             | Form::Lane(_)
             | Form::Thread(_)
             | Form::Shifted(..)
             | Form::ShiftedRight(..)
             | Form::Negated(_)
-            | Form::Masked(_)
+            | Form::Masked(..)
             | Form::OneOf(_)
             | Form::Counter
             | Form::Merge

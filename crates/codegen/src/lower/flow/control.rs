@@ -112,12 +112,13 @@ impl Lower<'_, '_> {
     /// Takes an edge if all threads of the CTA do. Behind it is code for other CTAs.
     fn unless_decided(&mut self, block: Block, edges: &[Edge<'_>; 2], pending: &[usize]) {
         let branches = &self.decided.cta_branches;
-        let Some(branch) = branches.branches.iter().find(|other| other.block == block) else {
+        let mut numbered = branches.branches.iter().enumerate();
+        let Some((number, branch)) = numbered.find(|(_, other)| other.block == block) else {
             return;
         };
         let edge = &edges[usize::from(!branch.expected)];
         let late = branches.late[&block].clone();
-        let decided = self.emitted.cta_branches[&block];
+        let decided = self.all_take(number);
         let (all_take, rest) = (self.b.create_block(), self.b.create_block());
         self.b.ins().brif(decided, all_take, &[], rest, &[]);
         self.b.switch_to_block(all_take);

@@ -7,27 +7,30 @@ use ptxjit_ir::{CompareOp, Value};
 use crate::decisions::cta_branches::Condition;
 use crate::decisions::cta_ranges::{Finder, Scope};
 use crate::decisions::predicates;
-use crate::lower::access::proven::{Proof, Range};
 use crate::lower::{Available, Lower};
+use crate::lower::access::proven::{Proof, Range};
 
 /// CTAs of fewer gangs are not asked: to evaluate the conditions takes less time.
 const FEWEST_GANGS: i64 = 2;
 
 impl Lower<'_, '_> {
-    /// Emits the tests whether all threads of the CTA take the branches as expected. Ranges tell
-    /// only if they hold the values.
-    pub(in crate::lower) fn emit_cta_branches(&mut self, n_gangs: cl::Value, is_exact: cl::Value) {
+    /// Emits the tests whether all threads of the CTA take the branches as expected: a bit for each,
+    /// from bit 1 on. Ranges tell only if they hold the values.
+    pub(in crate::lower) fn emit_cta_branches(
+        &mut self,
+        n_gangs: cl::Value,
+        is_exact: cl::Value,
+    ) -> Option<cl::Value> {
         let branches = self.decided.cta_branches.branches.clone();
         if branches.is_empty() {
-            return;
+            return None;
         }
         let (ask, join) = (self.b.create_block(), self.b.create_block());
         let pays = IntCC::UnsignedGreaterThanOrEqual;
         let pays = self.b.ins().icmp_imm_s(pays, n_gangs, FEWEST_GANGS);
         let asks = self.b.ins().band(pays, is_exact);
-        let no = self.b.ins().iconst(types::I8, 0);
-        let none: Vec<cl::BlockArg> = branches.iter().map(|_| no.into()).collect();
-        self.b.ins().brif(asks, ask, &[], join, &none);
+        let none = self.b.ins().iconst(types::I32, 0);
+        self.b.ins().brif(asks, ask, &[], join, &[none.into()]);
 
         self.b.switch_to_block(ask);
         let (multiples, counters) = (
@@ -37,19 +40,18 @@ impl Lower<'_, '_> {
         let (program, known) = ((self.func, self.plan), (&multiples, &*counters));
         let finder = Finder::new(program, Scope::Cta, &self.decided.invariants, known);
         let mut proof = Proof::default();
-        let mut decided: Vec<cl::BlockArg> = Vec::new();
-        for branch in &branches {
+        let mut bits = none;
+        for (number, branch) in (1..).zip(&branches) {
             let taken = self.certainly(&finder, branch.cond, branch.expected, &mut proof);
-            decided.push(taken.into());
+            let taken = self.b.ins().uextend(types::I32, taken);
+            let taken = self.b.ins().ishl_imm_s(taken, number);
+            bits = self.b.ins().bor(bits, taken);
         }
-        self.b.ins().jump(join, &decided);
+        self.b.ins().jump(join, &[bits.into()]);
 
         self.b.switch_to_block(join);
-        for branch in branches {
-            let taken = self.b.append_block_param(join, types::I8);
-            self.emitted.cta_branches.insert(branch.block, taken);
-        }
         self.available = Available::default();
+        Some(self.b.append_block_param(join, types::I32))
     }
 
     /// Requires of what a condition compares that ranges hold the values.

@@ -56,7 +56,7 @@ impl Lower<'_, '_> {
         let state = self.b.append_block_param(start, types::I32);
         self.b.switch_to_block(start);
         self.emit_cta_invariants();
-        self.emit_cta_proof(start, [first, end]);
+        self.emit_known_of_cta(start, state, [first, end]);
         self.declare_gang();
         let n = self.plan.waits.len();
         let several = (n > 1).then(|| {
