@@ -166,27 +166,10 @@ impl Finder<'_> {
     /// Whether some operand differs from CTA to CTA or from launch to launch. Thread numbers and
     /// constants alone compare alike in all CTAs, mostly as not decided.
     fn depends_on_cta(&self, value: Value) -> bool {
-        match self.form(value) {
-            None | Some(Form::Thread(_) | Form::Masked(..)) => false,
-            Some(Form::Uniform) => self.func.as_const(value).is_none(),
-            Some(Form::Register(_) | Form::CtaidX | Form::Counter | Form::Merge) => true,
-            Some(
-                Form::Lane(arg)
-                | Form::Shifted(arg, _)
-                | Form::ShiftedRight(arg, ..)
-                | Form::Negated(arg)
-                | Form::SignExtended(arg)
-                | Form::ZeroExtended(arg),
-            ) => self.depends_on_cta(arg),
-            Some(
-                Form::Sum(args)
-                | Form::Difference(args)
-                | Form::Product(args)
-                | Form::Least(args)
-                | Form::Greatest(args)
-                | Form::OneOf(args),
-            ) => args.iter().any(|&arg| self.depends_on_cta(arg)),
-        }
+        self.any_operand(value, &|value, form| {
+            matches!(form, Form::Register(_) | Form::CtaidX)
+                || form == Form::Uniform && self.func.as_const(value).is_none()
+        })
     }
 }
 

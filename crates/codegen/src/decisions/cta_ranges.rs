@@ -9,8 +9,8 @@ use std::cell::RefCell;
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
-    CompareOp, Function, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, SharedBy, Space, SpecialReg,
-    Type, Value, ValueDef,
+    CompareOp, Function, Inst, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, SharedBy, Space,
+    SpecialReg, Type, Value, ValueDef,
 };
 use ptxjit_vectorize::{Node, Plan, Variability};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -75,6 +75,10 @@ pub(crate) enum Form {
     OneOf([Value; 2]),
     /// Any bits, of which all but those of a positive number are cleared.
     Masked(Value, i64),
+    /// The same by a number that is known when it runs.
+    MaskedBy(Value),
+    /// A remainder of numbers that are not negative, by one number.
+    Remainder([Value; 2]),
     /// Shifted to the right; as an unsigned number it must have no sign.
     ShiftedRight(Value, i64, bool),
     /// A counter of a loop.
@@ -230,34 +234,54 @@ impl<'a> Finder<'a> {
         let Some(depth) = depth.checked_sub(1) else {
             return false;
         };
-        let known = |value| self.is_known(value, depth, nested);
         match self.form(value) {
             None => false,
-            Some(
-                Form::Uniform
-                | Form::Register(_)
-                | Form::CtaidX
-                | Form::Thread(_)
-                | Form::Masked(..),
-            ) => true,
             Some(Form::Counter | Form::Merge) => self.are_inputs_known(value, nested),
-            Some(
-                Form::Lane(arg)
-                | Form::Shifted(arg, _)
-                | Form::ShiftedRight(arg, ..)
-                | Form::Negated(arg)
-                | Form::SignExtended(arg)
-                | Form::ZeroExtended(arg),
-            ) => known(arg),
-            Some(
-                Form::Sum(args)
-                | Form::Difference(args)
-                | Form::Product(args)
-                | Form::Least(args)
-                | Form::Greatest(args)
-                | Form::OneOf(args),
-            ) => args.into_iter().all(known),
+            Some(form) => self
+                .operands(value, form)
+                .into_iter()
+                .all(|operand| self.is_known(operand, depth, nested)),
         }
+    }
+
+    /// The values from whose ranges that of a value is computed.
+    fn operands(&self, value: Value, form: Form) -> SmallVec<[Value; 8]> {
+        match form {
+            Form::Uniform | Form::Register(_) | Form::CtaidX | Form::Thread(_) => SmallVec::new(),
+            Form::Masked(arg, _) if self.is_single_value(arg) => SmallVec::from_slice(&[arg]),
+            Form::Masked(..) => SmallVec::new(),
+            Form::Lane(arg)
+            | Form::MaskedBy(arg)
+            | Form::Shifted(arg, _)
+            | Form::ShiftedRight(arg, ..)
+            | Form::Negated(arg)
+            | Form::SignExtended(arg)
+            | Form::ZeroExtended(arg) => SmallVec::from_slice(&[arg]),
+            Form::Sum(args)
+            | Form::Difference(args)
+            | Form::Product(args)
+            | Form::Least(args)
+            | Form::Greatest(args)
+            | Form::OneOf(args)
+            | Form::Remainder(args) => SmallVec::from_slice(&args),
+            Form::Counter | Form::Merge => self.inputs(value).unwrap_or_default(),
+        }
+    }
+
+    /// Whether a value, or one from which it is computed, is as asked. The value has a range.
+    pub(super) fn any_operand(&self, value: Value, is: &impl Fn(Value, Form) -> bool) -> bool {
+        let mut seen: FxHashSet<Value> = FxHashSet::default();
+        let mut work = vec![value];
+        while let Some(value) = work.pop() {
+            let Some(form) = self.form(value).filter(|_| seen.insert(value)) else {
+                continue;
+            };
+            if is(value, form) {
+                return true;
+            }
+            work.extend(self.operands(value, form));
+        }
+        false
     }
 
     /// Whether a counter, or values that meet, have ranges.
@@ -338,33 +362,36 @@ impl<'a> Finder<'a> {
         let Some(depth) = depth.checked_sub(1) else {
             return false;
         };
-        let is_single = |value| self.is_single(value, depth);
         match self.form(value) {
-            Some(Form::Uniform | Form::Register(_)) => true,
-            Some(
-                Form::Negated(arg)
-                | Form::Masked(arg, _)
-                | Form::Shifted(arg, _)
-                | Form::ShiftedRight(arg, ..)
-                | Form::SignExtended(arg)
-                | Form::ZeroExtended(arg),
-            ) => is_single(arg),
-            Some(
-                Form::Sum(args)
-                | Form::Difference(args)
-                | Form::Product(args)
-                | Form::Least(args)
-                | Form::Greatest(args),
-            ) => args.into_iter().all(is_single),
             Some(
                 Form::CtaidX
                 | Form::Lane(_)
                 | Form::Thread(_)
                 | Form::OneOf(_)
+                | Form::MaskedBy(_)
+                | Form::Remainder(_)
                 | Form::Counter
                 | Form::Merge,
             )
             | None => false,
+            Some(Form::Masked(arg, _)) => self.is_single(arg, depth),
+            Some(
+                form @ (Form::Uniform
+                | Form::Register(_)
+                | Form::Sum(_)
+                | Form::Difference(_)
+                | Form::Product(_)
+                | Form::Negated(_)
+                | Form::Shifted(..)
+                | Form::ShiftedRight(..)
+                | Form::SignExtended(_)
+                | Form::ZeroExtended(_)
+                | Form::Least(_)
+                | Form::Greatest(_)),
+            ) => self
+                .operands(value, form)
+                .into_iter()
+                .all(|operand| self.is_single(operand, depth)),
         }
     }
 
@@ -421,7 +448,9 @@ impl<'a> Finder<'a> {
             | Form::ZeroExtended(_)
             | Form::Least(_)
             | Form::Greatest(_)
-            | Form::Masked(..) => None,
+            | Form::Masked(..)
+            | Form::MaskedBy(_)
+            | Form::Remainder(_) => None,
         }
     }
 
@@ -430,35 +459,48 @@ impl<'a> Finder<'a> {
         matches!(self.plan.variability[value], Variability::Affine { stride, .. } if stride > 0)
     }
 
-    /// Marks a value and what it is computed from.
+    /// Marks a value and what its range is computed from.
     fn mark(&self, value: Value, marked: &mut SecondaryMap<Value, bool>) {
-        if std::mem::replace(&mut marked[value], true) {
+        let Some(form) = self.form(value) else {
             return;
+        };
+        if !std::mem::replace(&mut marked[value], true) {
+            let operands = self.operands(value, form);
+            operands.into_iter().for_each(|arg| self.mark(arg, marked));
         }
-        let form = self.form(value);
-        let is_leaf = matches!(
-            form,
-            Some(
-                Form::Uniform
-                    | Form::Register(_)
-                    | Form::CtaidX
-                    | Form::Thread(_)
-                    | Form::Masked(..)
-            )
+    }
+
+    fn masked_by(&self, args: [Value; 2]) -> Option<Form> {
+        let mut args = args.into_iter();
+        let mask = args.find(|&arg| self.func.ty(arg) == Type::B32 && self.is_single_value(arg));
+        mask.map(Form::MaskedBy)
+    }
+
+    /// For an index that a guard of the vectorizer has found not to wrap in the gang, what it is
+    /// for the first lane: `x + (f(first x) - first x)` is `f(x)` in all lanes behind the guard, so
+    /// that it has the range of `f`.
+    fn guarded(&self, inst: Inst) -> Option<Value> {
+        let InstData::IntBinary {
+            op: IntBinaryOp::Add,
+            ty: Type::B32,
+            args: [x, moved],
+        } = self.func.insts[inst].data
+        else {
+            return None;
+        };
+        let &InstData::IntBinary {
+            op: IntBinaryOp::Sub,
+            args: [wrapped, first],
+            ..
+        } = self.func.def_inst(moved)?
+        else {
+            return None;
+        };
+        let is_first = matches!(
+            self.func.def_inst(first),
+            Some(&InstData::EndLane { last: false, arg, .. }) if arg == x
         );
-        if is_leaf {
-            return;
-        }
-        match self.func.def_inst(value) {
-            Some(InstData::Select { args, .. }) => {
-                args.iter().for_each(|&arg| self.mark(arg, marked));
-            }
-            Some(data) => data.args().iter().for_each(|&arg| self.mark(arg, marked)),
-            None => {
-                let inputs = self.inputs(value).unwrap_or_default();
-                inputs.into_iter().for_each(|arg| self.mark(arg, marked));
-            }
-        }
+        is_first.then_some(wrapped)
     }
 
     /// `None` if the range cannot be computed.
@@ -474,6 +516,9 @@ impl<'a> Finder<'a> {
             };
         };
         let constant = |value| self.func.as_const(value);
+        if let Some(wrapped) = self.guarded(inst) {
+            return Some(Form::Lane(wrapped));
+        }
         match self.func.insts[inst].data {
             InstData::Sreg { sreg } => match sreg {
                 _ if is_ctaid_x(&self.func.insts[inst].data) && self.scope == Scope::Row => {
@@ -505,9 +550,16 @@ impl<'a> Finder<'a> {
                 (IntBinaryOp::Shl, Type::B32 | Type::B64) => constant(args[1])
                     .filter(|&count| count <= MOST_SHIFT)
                     .map(|count| Form::Shifted(args[0], count as i64)),
-                (IntBinaryOp::And, Type::B32 | Type::B64) => constant(args[1])
-                    .filter(|&mask| mask <= i32::MAX as u64)
-                    .map(|mask| Form::Masked(args[0], mask as i64)),
+                (IntBinaryOp::And, Type::B32 | Type::B64) => match constant(args[1]) {
+                    Some(mask) if mask <= i32::MAX as u64 => {
+                        Some(Form::Masked(args[0], mask as i64))
+                    }
+                    _ => self.masked_by(args),
+                },
+                (IntBinaryOp::Srem | IntBinaryOp::Urem, Type::B32) => {
+                    let is_single = self.is_single_value(args[1]);
+                    is_single.then_some(Form::Remainder(args))
+                }
                 (IntBinaryOp::Ushr | IntBinaryOp::Sshr, Type::B32) => {
                     constant(args[1]).filter(|&count| count < 32).map(|count| {
                         let is_unsigned = op == IntBinaryOp::Ushr;

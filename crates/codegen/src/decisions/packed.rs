@@ -1,8 +1,8 @@
 //! Which values are held as packed sub-word vectors (`lower/state/subword.rs`).
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Function, Inst, InstData, IntBinaryOp, IntUnaryOp, Space, Type, Value};
-use ptxjit_vectorize::{Plan, SingleLane, Variability};
+use ptxjit_ir::{Block, Function, Inst, InstData, IntBinaryOp, IntUnaryOp, Space, Type, Value};
+use ptxjit_vectorize::{Node, Plan, SingleLane, Variability};
 
 /// Which values are packed.
 #[derive(Default)]
@@ -108,30 +108,53 @@ fn fills(plan: &Plan, ty: Type) -> bool {
     }
 }
 
-/// The values that have a use that prefers them packed.
-#[expect(clippy::wildcard_enum_match_arm, reason = "others want 32 bits")]
+/// The values that have a use that prefers them packed, in a block or as an argument of one.
 fn wanted(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
     let mut wanted: SecondaryMap<Value, bool> = SecondaryMap::new();
-    for data in func.blocks.values() {
-        for &inst in data.insts.iter().rev() {
-            match func.insts[inst].data {
-                InstData::Store { ty, ref args, .. } if fills(plan, ty) && args.len() == 1 => {
-                    wanted[args[0]] = true
-                }
-                InstData::Resize { from, to, arg, .. } if fills(plan, to) => {
-                    wanted[arg] |= from != Type::B32 && wanted[func.insts[inst].results[0]];
-                }
-                InstData::Compare { ty, args, .. } if fills(plan, ty) => {
-                    args.iter().for_each(|&arg| wanted[arg] = true)
-                }
-                ref data if is_subword_op(func, plan, data) => {
-                    data.args().into_iter().for_each(|arg| wanted[arg] = true)
-                }
-                _ => {}
+    for _ in 0..MOST_PASSES {
+        let before = wanted.clone();
+        for node in plan.order.nodes.iter().rev() {
+            if let Node::Block(block) = *node {
+                wanted_by_block(func, plan, block, &mut wanted);
             }
+        }
+        if before == wanted {
+            break;
         }
     }
     wanted
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "others want 32 bits")]
+fn wanted_by_block(
+    func: &Function,
+    plan: &Plan,
+    block: Block,
+    wanted: &mut SecondaryMap<Value, bool>,
+) {
+    let data = &func.blocks[block];
+    for call in data.term.targets() {
+        for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
+            wanted[arg] |= wanted[param];
+        }
+    }
+    for &inst in data.insts.iter().rev() {
+        match func.insts[inst].data {
+            InstData::Store { ty, ref args, .. } if fills(plan, ty) && args.len() == 1 => {
+                wanted[args[0]] = true
+            }
+            InstData::Resize { from, to, arg, .. } if fills(plan, to) => {
+                wanted[arg] |= from != Type::B32 && wanted[func.insts[inst].results[0]];
+            }
+            InstData::Compare { ty, args, .. } if fills(plan, ty) => {
+                args.iter().for_each(|&arg| wanted[arg] = true)
+            }
+            ref data if is_subword_op(func, plan, data) => {
+                data.args().into_iter().for_each(|arg| wanted[arg] = true)
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Operations that exist for sub-word lanes.

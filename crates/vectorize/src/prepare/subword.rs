@@ -234,6 +234,16 @@ impl Narrow<'_> {
                 (_, Type::B1) => Source::Cheap,
                 (source, _) => source,
             },
+            InstData::Compare {
+                ty: Type::B8 | Type::B16,
+                args,
+                ..
+            } if args
+                .iter()
+                .any(|&arg| self.known[arg].source == Source::Memory) =>
+            {
+                Source::Memory
+            }
             _ if is_narrow_load(&data) => Source::Memory,
             _ => Source::None,
         };

@@ -394,6 +394,23 @@ impl Lower<'_, '_> {
                 self.each(arg, |lower, x| lower.b.ins().band_imm_s(x, mask))
             }
             Form::Masked(_, mask) => [0, mask].map(|x| self.b.ins().iconst(types::I64, x)),
+            Form::MaskedBy(mask) => {
+                let [low, high] = of(self, mask, proof);
+                let sign = self.b.ins().ushr_imm_s(low, 32);
+                self.gather(&mut proof.inexact, sign);
+                [self.b.ins().iconst(types::I64, 0), high]
+            }
+            Form::Remainder([number, divisor]) => {
+                let ([number, _], [least, most]) =
+                    (of(self, number, proof), of(self, divisor, proof));
+                let below = self.b.ins().iadd_imm_s(least, -1);
+                for x in [number, below] {
+                    let sign = self.b.ins().ushr_imm_s(x, 32);
+                    self.gather(&mut proof.inexact, sign);
+                }
+                let zero = self.b.ins().iconst(types::I64, 0);
+                [zero, self.b.ins().iadd_imm_s(most, -1)]
+            }
             Form::Counter => self.counter_range(finder, value, proof),
             Form::Merge => self.union(finder, finder.merged(value), proof),
             Form::OneOf(args) => self.union(finder, &args, proof),
@@ -480,6 +497,8 @@ impl Lower<'_, '_> {
             | Form::ShiftedRight(..)
             | Form::Negated(_)
             | Form::Masked(..)
+            | Form::MaskedBy(_)
+            | Form::Remainder(_)
             | Form::OneOf(_)
             | Form::Counter
             | Form::Merge

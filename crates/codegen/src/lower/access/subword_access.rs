@@ -2,6 +2,7 @@
 
 use cranelift_codegen::ir::{self as cl, InstBuilder};
 use ptxjit_ir::{Inst, InstData, Type, Value};
+use ptxjit_vectorize::Variability;
 
 use crate::lower::Lower;
 use crate::ops::{Address, device, int_type, subword_type};
@@ -113,8 +114,11 @@ impl Lower<'_, '_> {
         offset: i32,
     ) -> bool {
         let [arg] = *args else { return false };
-        let is_row = stride == i64::from(ty.bytes()) && self.available.subword.contains_key(&arg);
-        if !is_row || self.node.is_general {
+        let is_carried = self.decided.packed.carried[arg]
+            && self.variability(arg) == Variability::Varying;
+        let is_packed = is_carried || self.available.subword.contains_key(&arg);
+        let is_row = stride == i64::from(ty.bytes());
+        if !is_row || !is_packed || self.node.is_general {
             return false;
         }
         let whole = |lower: &mut Self| {

@@ -7,8 +7,8 @@ use ptxjit_ir::{CompareOp, Value};
 use crate::decisions::cta_branches::Condition;
 use crate::decisions::cta_ranges::{Finder, Scope};
 use crate::decisions::predicates;
-use crate::lower::{Available, Lower};
 use crate::lower::access::proven::{Proof, Range};
+use crate::lower::{Available, Lower};
 
 /// CTAs of fewer gangs are not asked: to evaluate the conditions takes less time.
 const FEWEST_GANGS: i64 = 2;
