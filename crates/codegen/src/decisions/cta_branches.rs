@@ -3,7 +3,7 @@
 //! Kernels start with `if (x >= width || y >= height) return`, and the vectorizer adds guards of
 //! indices that must not wrap. What such a condition compares has a range over the CTA
 //! (`cta_ranges`). Where the ranges decide the condition, gangs take the branch without evaluating
-//! it (`lower/flow/cta_branches.rs`): in a large grid only CTAs at its borders have to.
+//! it (`lower/access/cta_branches.rs`): in a large grid only CTAs at its borders have to.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{

@@ -1,22 +1,22 @@
 //! Addresses whose range over all threads of a CTA can be computed from its thread numbers.
 //!
 //! Such a value is made of thread numbers, constants, CTA invariants and counters of loops by sums,
-//! products and what else is monotone in each operand. The range of the whole CTA, or of a row of CTAs, is computed
-//! once (`lower/access/proven.rs`), and if it lies in the arena, the gangs need no tests of their
-//! own.
+//! products and what else is monotone in each operand. The range of the whole CTA, or of a row of
+//! CTAs, is computed once (`lower/access/proven.rs`), and if it lies in the arena, the gangs need
+//! no tests of their own.
+
+mod forms;
+mod loops;
 
 use std::cell::RefCell;
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{
-    CompareOp, Function, Inst, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, SharedBy, Space,
-    SpecialReg, Type, Value, ValueDef,
-};
+use ptxjit_ir::{Function, InstData, Space, SpecialReg, Type, Value};
 use ptxjit_vectorize::{Node, Plan, Variability};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use super::counters::{Counter, Counters, Step, Test};
+use super::counters::Counters;
 use super::invariants::Invariants;
 use super::nodes::NodeForm;
 
@@ -35,9 +35,6 @@ const FEWEST_OF_ROW: usize = 2;
 
 /// Bound on compile time.
 const MOST: usize = 64;
-
-/// A product of 64 bits with a greater factor could overflow.
-const MOST_SHIFT: u64 = 15;
 
 /// The threads over which ranges are computed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -112,6 +109,14 @@ impl CtaRanges {
             ..CtaRanges::default()
         }
     }
+}
+
+/// Whether an instruction reads what differs between the CTAs of a row.
+fn is_ctaid_x(data: &InstData) -> bool {
+    let InstData::Sreg { sreg } = data else {
+        return false;
+    };
+    matches!(sreg, SpecialReg::CtaidX | SpecialReg::ClusterIdX)
 }
 
 /// What tells the forms of values.
@@ -284,128 +289,6 @@ impl<'a> Finder<'a> {
         false
     }
 
-    /// Whether a counter, or values that meet, have ranges.
-    fn are_inputs_known(&self, value: Value, nested: u32) -> bool {
-        if let Some(&known) = self.known.borrow().get(&value) {
-            return known;
-        }
-        let Some(nested) = nested.checked_sub(1) else {
-            return false;
-        };
-        // Until more is known: a counter must not depend on itself.
-        self.known.borrow_mut().insert(value, false);
-        let inputs = self.inputs(value);
-        let known = inputs.is_some_and(|inputs| {
-            inputs
-                .into_iter()
-                .all(|input| self.is_known(input, DEPTH, nested))
-        });
-        self.known.borrow_mut().insert(value, known);
-        known
-    }
-
-    /// The values from which the range of a counter, or of values that meet, is computed.
-    fn inputs(&self, value: Value) -> Option<SmallVec<[Value; 8]>> {
-        if let Some(args) = self.counters.merges.get(&value) {
-            return Some(args.iter().copied().collect());
-        }
-        let counter = self.counters.counters.get(&value)?;
-        let test = self.counters.tests.get(&counter.header)?;
-        let tested = self.counters.counters.get(&test.counter)?;
-        if !self.is_bounding(tested, test) {
-            return None;
-        }
-        let mut inputs: SmallVec<[Value; 8]> = SmallVec::new();
-        for counter in [counter, tested] {
-            inputs.extend(counter.inits.iter().copied());
-            inputs.extend(counter.step.values());
-        }
-        inputs.push(test.bound);
-        Some(inputs)
-    }
-
-    /// Whether a test bounds the iterations: the counter moves towards the bound.
-    fn is_bounding(&self, tested: &Counter, test: &Test) -> bool {
-        let is_constant = tested.step.values().next().is_none();
-        let step = tested.step.constant;
-        match test.op {
-            CompareOp::Slt | CompareOp::Sle | CompareOp::Ult | CompareOp::Ule => {
-                is_constant && step > 0 || self.is_one_value(&tested.step)
-            }
-            CompareOp::Sgt | CompareOp::Sge | CompareOp::Ugt | CompareOp::Uge => {
-                is_constant && step < 0
-            }
-            // The bound must be met.
-            CompareOp::Ne => {
-                let mut ends = tested.inits.iter().chain([&test.bound]);
-                let are_single =
-                    tested.inits.len() == 1 && ends.all(|&end| self.is_single(end, DEPTH));
-                is_constant && (step.abs() == 1 || step != 0 && are_single)
-            }
-            CompareOp::Eq => false,
-        }
-    }
-
-    /// Whether what is added is the same for all threads: a value that is found to be positive.
-    fn is_one_value(&self, step: &Step) -> bool {
-        step.constant == 0
-            && step.subtracted.is_empty()
-            && matches!(step.added[..], [value] if self.is_single(value, DEPTH))
-    }
-
-    /// Whether a value is the same for all threads, and known.
-    pub(crate) fn is_single_value(&self, value: Value) -> bool {
-        self.is_single(value, DEPTH)
-    }
-
-    fn is_single(&self, value: Value, depth: u32) -> bool {
-        let Some(depth) = depth.checked_sub(1) else {
-            return false;
-        };
-        match self.form(value) {
-            Some(
-                Form::CtaidX
-                | Form::Lane(_)
-                | Form::Thread(_)
-                | Form::OneOf(_)
-                | Form::MaskedBy(_)
-                | Form::Remainder(_)
-                | Form::Counter
-                | Form::Merge,
-            )
-            | None => false,
-            Some(Form::Masked(arg, _)) => self.is_single(arg, depth),
-            Some(
-                form @ (Form::Uniform
-                | Form::Register(_)
-                | Form::Sum(_)
-                | Form::Difference(_)
-                | Form::Product(_)
-                | Form::Negated(_)
-                | Form::Shifted(..)
-                | Form::ShiftedRight(..)
-                | Form::SignExtended(_)
-                | Form::ZeroExtended(_)
-                | Form::Least(_)
-                | Form::Greatest(_)),
-            ) => self
-                .operands(value, form)
-                .into_iter()
-                .all(|operand| self.is_single(operand, depth)),
-        }
-    }
-
-    /// The counter that a value is, and the test of its loop.
-    pub(crate) fn counter(&self, value: Value) -> Option<(&'a Counter, Test)> {
-        let counter = self.counters.counters.get(&value)?;
-        Some((counter, *self.counters.tests.get(&counter.header)?))
-    }
-
-    /// What edges pass to a parameter of a block.
-    pub(crate) fn merged(&self, value: Value) -> &'a [Value] {
-        &self.counters.merges[&value]
-    }
-
     /// Whether a test of CTA invariants can tell that a known value is a multiple of `size`. A
     /// product with a pitch in bytes, say, is tested gang by gang.
     fn may_be_aligned(&self, value: Value, size: u32) -> bool {
@@ -423,7 +306,8 @@ impl<'a> Finder<'a> {
         u32::from(self.multiples[value]) >= size.ilog2()
     }
 
-    /// The values by whose alignment to `size` a value is aligned, if it is a sum or one of several.
+    /// The values by whose alignment to `size` a value is aligned, if it is a sum or one of
+    /// several.
     pub(crate) fn terms(&self, value: Value, size: u32) -> Option<SmallVec<[Value; 8]>> {
         match self.form(value)? {
             Form::Sum(args) | Form::OneOf(args) => Some(args.iter().copied().collect()),
@@ -469,133 +353,12 @@ impl<'a> Finder<'a> {
             operands.into_iter().for_each(|arg| self.mark(arg, marked));
         }
     }
-
-    fn masked_by(&self, args: [Value; 2]) -> Option<Form> {
-        let mut args = args.into_iter();
-        let mask = args.find(|&arg| self.func.ty(arg) == Type::B32 && self.is_single_value(arg));
-        mask.map(Form::MaskedBy)
-    }
-
-    /// For an index that a guard of the vectorizer has found not to wrap in the gang, what it is
-    /// for the first lane: `x + (f(first x) - first x)` is `f(x)` in all lanes behind the guard, so
-    /// that it has the range of `f`.
-    fn guarded(&self, inst: Inst) -> Option<Value> {
-        let InstData::IntBinary {
-            op: IntBinaryOp::Add,
-            ty: Type::B32,
-            args: [x, moved],
-        } = self.func.insts[inst].data
-        else {
-            return None;
-        };
-        let &InstData::IntBinary {
-            op: IntBinaryOp::Sub,
-            args: [wrapped, first],
-            ..
-        } = self.func.def_inst(moved)?
-        else {
-            return None;
-        };
-        let is_first = matches!(
-            self.func.def_inst(first),
-            Some(&InstData::EndLane { last: false, arg, .. }) if arg == x
-        );
-        is_first.then_some(wrapped)
-    }
-
-    /// `None` if the range cannot be computed.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "others are not monotone")]
-    pub(crate) fn form(&self, value: Value) -> Option<Form> {
-        if self.func.as_const(value).is_some() || self.is_uniform[value] {
-            return Some(Form::Uniform);
-        }
-        let ValueDef::Result(inst, _) = self.func.values[value].def else {
-            return match self.counters.merges.contains_key(&value) {
-                true => Some(Form::Merge),
-                false => self.counter(value).map(|_| Form::Counter),
-            };
-        };
-        let constant = |value| self.func.as_const(value);
-        if let Some(wrapped) = self.guarded(inst) {
-            return Some(Form::Lane(wrapped));
-        }
-        match self.func.insts[inst].data {
-            InstData::Sreg { sreg } => match sreg {
-                _ if is_ctaid_x(&self.func.insts[inst].data) && self.scope == Scope::Row => {
-                    (sreg == SpecialReg::CtaidX).then_some(Form::CtaidX)
-                }
-                SpecialReg::TidX => Some(Form::Thread(SpecialReg::NtidX)),
-                SpecialReg::TidY => Some(Form::Thread(SpecialReg::NtidY)),
-                SpecialReg::TidZ => Some(Form::Thread(SpecialReg::NtidZ)),
-                _ if sreg.is_volatile() || self.func.ty(value) != Type::B32 => None,
-                _ => (sreg.shared_by() == SharedBy::Cta).then_some(Form::Register(sreg)),
-            },
-            InstData::EndLane { arg, .. } => Some(Form::Lane(arg)),
-            InstData::Resize {
-                op,
-                from: Type::B32,
-                to: Type::B64,
-                arg,
-            } => match op {
-                ResizeOp::Sext => Some(Form::SignExtended(arg)),
-                ResizeOp::Uext => Some(Form::ZeroExtended(arg)),
-                ResizeOp::Trunc => None,
-            },
-            InstData::IntBinary { op, ty, args } => match (op, ty) {
-                (IntBinaryOp::Add, Type::B32 | Type::B64) => Some(Form::Sum(args)),
-                (IntBinaryOp::Sub, Type::B32 | Type::B64) => Some(Form::Difference(args)),
-                (IntBinaryOp::Mul, Type::B32) | (IntBinaryOp::SmulWide, Type::B32) => {
-                    Some(Form::Product(args))
-                }
-                (IntBinaryOp::Shl, Type::B32 | Type::B64) => constant(args[1])
-                    .filter(|&count| count <= MOST_SHIFT)
-                    .map(|count| Form::Shifted(args[0], count as i64)),
-                (IntBinaryOp::And, Type::B32 | Type::B64) => match constant(args[1]) {
-                    Some(mask) if mask <= i32::MAX as u64 => {
-                        Some(Form::Masked(args[0], mask as i64))
-                    }
-                    _ => self.masked_by(args),
-                },
-                (IntBinaryOp::Srem | IntBinaryOp::Urem, Type::B32) => {
-                    let is_single = self.is_single_value(args[1]);
-                    is_single.then_some(Form::Remainder(args))
-                }
-                (IntBinaryOp::Ushr | IntBinaryOp::Sshr, Type::B32) => {
-                    constant(args[1]).filter(|&count| count < 32).map(|count| {
-                        let is_unsigned = op == IntBinaryOp::Ushr;
-                        Form::ShiftedRight(args[0], count as i64, is_unsigned)
-                    })
-                }
-                (IntBinaryOp::Smin, Type::B32) => Some(Form::Least(args)),
-                (IntBinaryOp::Smax, Type::B32) => Some(Form::Greatest(args)),
-                _ => None,
-            },
-            InstData::IntUnary {
-                op: IntUnaryOp::Neg,
-                ty: Type::B32 | Type::B64,
-                arg,
-            } => Some(Form::Negated(arg)),
-            InstData::Select {
-                ty: Type::B32 | Type::B64,
-                args,
-                ..
-            } => Some(Form::OneOf(args)),
-            _ => None,
-        }
-    }
-}
-
-/// Whether an instruction reads what differs between the CTAs of a row.
-fn is_ctaid_x(data: &InstData) -> bool {
-    let InstData::Sreg { sreg } = data else {
-        return false;
-    };
-    matches!(sreg, SpecialReg::CtaidX | SpecialReg::ClusterIdX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ptxjit_ir::ResizeOp;
     use ptxjit_passes::effort::Effort;
     use ptxjit_testing::function;
     use ptxjit_vectorize::PlanFacts;

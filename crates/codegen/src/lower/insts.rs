@@ -54,6 +54,10 @@ impl Lower<'_, '_> {
             self.emit_insts(block, insts);
         }
         self.loc(self.func.blocks[block].term_loc);
+        if self.take_decided(pos, block) {
+            let late = self.decided.cta_branches.late[&block].clone();
+            self.emit_in_order(&late);
+        }
         self.emit_terminator(pos, block);
     }
 

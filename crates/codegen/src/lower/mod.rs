@@ -119,7 +119,7 @@ struct Emitted {
     /// Values computed once per CTA.
     pinned: FxHashMap<ir::Value, Val>,
     /// What ranges tell of the CTA.
-    known_of_cta: Option<access::proven::KnownOfCta>,
+    known_of_cta: Option<access::known::KnownOfCta>,
     exits: access::faults::Exits,
 }
 

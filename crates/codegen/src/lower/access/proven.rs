@@ -2,9 +2,7 @@
 //!
 //! Once per CTA the range of each address over all of its threads is computed, as `cta_ranges`
 //! tells how. If no index wraps in any thread and all ranges lie in the arena, gangs run versions
-//! of their nodes in which these accesses have no tests. Where addresses follow from `%ctaid.x` by
-//! such arithmetic, too, the ranges are those of all CTAs that are left of the row, and the result
-//! holds for these. If a row fails, its first half is tested, and so on down to the first CTA.
+//! of their nodes in which these accesses have no tests. `known` tells when that happens.
 //!
 //! Ranges are pairs of 64-bit integers that hold 32-bit values as signed numbers. All results of
 //! 32 bits are found to fit into them, so that the arithmetic of each thread is that of integers.
@@ -15,20 +13,14 @@
 use core::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_abi::CtaContext;
 use ptxjit_ir::{Block, Space, SpecialReg, Type, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::decisions::cta_ranges::{Access, Finder, Form, Scope};
-use crate::lower::{Available, Lower};
+use crate::lower::Lower;
 use crate::ops::{Alignment, Val};
-
-/// Fewer gangs are not tested together: their own tests take less time.
-const FEWEST_GANGS: i64 = 4;
-
-/// A CTA that failed and those behind it are not tested again: what fails once, mostly does always.
-const UNPROVEN_TOGETHER: i64 = 8;
 
 /// The least and the greatest value.
 pub(in crate::lower) type Range = [cl::Value; 2];
@@ -55,200 +47,10 @@ pub(in crate::lower) struct Proof {
     pub repeats: FxHashMap<Block, cl::Value>,
 }
 
-/// What is known of a CTA.
-#[derive(Copy, Clone)]
-pub(in crate::lower) struct KnownOfCta {
-    /// Whether the accesses that are tested once per CTA have passed, as bit 0, and whether all
-    /// threads take the branches that are decided once per CTA, from bit 1 on.
-    bits: cl::Value,
-    of_row: KnownOfRow,
-}
-
-/// What is known of the CTAs that follow in a row. The values are parameters of the loop over CTAs.
-#[derive(Copy, Clone)]
-struct KnownOfRow {
-    /// For how many CTAs, from the current one, the rest is known.
-    n_ctas: cl::Value,
-    /// Whether accesses have passed.
-    is_proven: cl::Value,
-    /// Whether ranges hold the values.
-    is_exact: cl::Value,
-}
-
-impl KnownOfRow {
-    fn args(self) -> [cl::BlockArg; 3] {
-        [self.n_ctas, self.is_proven, self.is_exact].map(cl::BlockArg::from)
-    }
-}
-
 impl Lower<'_, '_> {
-    /// What is known when the code is entered, as arguments of the loop over CTAs, and of the next
-    /// CTA: none if nothing is tested.
-    pub(in crate::lower) fn nothing_known(&mut self) -> Vec<cl::BlockArg> {
-        if !self.has_cta_proof() {
-            return Vec::new();
-        }
-        let none = self.b.ins().iconst(types::I32, 0);
-        let no = self.b.ins().iconst(types::I8, 0);
-        [none, no, no].map(cl::BlockArg::from).to_vec()
-    }
-
-    pub(in crate::lower) fn known_of_next(&mut self) -> Vec<cl::BlockArg> {
-        let Some(KnownOfCta { of_row, .. }) = self.emitted.known_of_cta else {
-            return Vec::new();
-        };
-        let n_ctas = self.b.ins().iadd_imm_s(of_row.n_ctas, -1);
-        KnownOfRow { n_ctas, ..of_row }.args().to_vec()
-    }
-
-    fn has_cta_proof(&self) -> bool {
-        let decided = &self.decided;
-        !decided.cta_ranges.accesses.is_empty() || !decided.cta_branches.branches.is_empty()
-    }
-
-    fn known_params(&mut self, block: cl::Block) -> KnownOfRow {
-        let mut param = |ty| self.b.append_block_param(block, ty);
-        let n_ctas = param(types::I32);
-        KnownOfRow {
-            n_ctas,
-            is_proven: param(types::I8),
-            is_exact: param(types::I8),
-        }
-    }
-
-    /// Emits what is found once per CTA, in the block `start` of the loop over CTAs, which enters
-    /// gangs from `first` to `end` in some state. Threads that have waited find what was known when
-    /// they started: code of either tier knows the same.
-    pub(in crate::lower) fn emit_known_of_cta(
-        &mut self,
-        start: cl::Block,
-        state: cl::Value,
-        [first, end]: [cl::Value; 2],
-    ) {
-        if !self.has_cta_proof() {
-            return;
-        }
-        let before = self.known_params(start);
-        let n_gangs = self.b.ins().isub(end, first);
-        let can_resume = self.plan.waits.len() > 1;
-        let resumed = can_resume.then(|| {
-            let [fresh, resumed] = [(); 2].map(|()| self.b.create_block());
-            self.b.ins().brif(state, resumed, &[], fresh, &[]);
-            self.b.switch_to_block(fresh);
-            resumed
-        });
-        let of_row = self.emit_cta_proof(before, n_gangs);
-        let bits = self.emit_cta_branches(n_gangs, of_row.is_exact);
-        let proven = self.b.ins().uextend(types::I32, of_row.is_proven);
-        let bits = match bits {
-            Some(bits) => self.b.ins().bor(bits, proven),
-            None => proven,
-        };
-        let known = match resumed {
-            None => KnownOfCta { bits, of_row },
-            Some(resumed) => self.keep_known(KnownOfCta { bits, of_row }, resumed),
-        };
-        self.emitted.known_of_cta = Some(known);
-    }
-
-    /// Stores what is known, for when threads of the CTA have waited.
-    fn keep_known(&mut self, known: KnownOfCta, resumed: cl::Block) -> KnownOfCta {
-        let at = offset_of!(CtaContext, known) as i32;
-        let flags = MemFlagsData::trusted();
-        let ready = self.b.create_block();
-        let cta = self.b.cta;
-        self.b.ins().store(flags, known.bits, cta, at);
-        let mut args = known.of_row.args().to_vec();
-        args.push(known.bits.into());
-        self.b.ins().jump(ready, &args);
-
-        self.b.switch_to_block(resumed);
-        let bits = self.b.ins().load(types::I32, flags, cta, at);
-        let n_ctas = self.b.ins().iconst(types::I32, 1);
-        let no = self.b.ins().iconst(types::I8, 0);
-        let args = [n_ctas, no, no, bits].map(cl::BlockArg::from);
-        self.b.ins().jump(ready, &args);
-
-        self.b.switch_to_block(ready);
-        let of_row = self.known_params(ready);
-        let bits = self.b.append_block_param(ready, types::I32);
-        KnownOfCta { bits, of_row }
-    }
-
-    /// Whether the CTA's accesses have passed: the low bit, others are undefined.
-    pub(in crate::lower) fn cta_is_proven(&mut self) -> Option<cl::Value> {
-        let known = self.emitted.known_of_cta?;
-        Some(self.b.ins().ireduce(types::I8, known.bits))
-    }
-
-    /// Whether all threads of the CTA take a branch as expected.
-    pub(in crate::lower) fn all_take(&mut self, branch: usize) -> cl::Value {
-        let known = self.emitted.known_of_cta.expect("emitted before");
-        self.b.ins().band_imm_s(known.bits, 2 << branch)
-    }
-
-    /// Emits the test of the CTA, or of those that are left of the row, unless it was tested with
-    /// those before.
-    fn emit_cta_proof(&mut self, before: KnownOfRow, n_gangs: cl::Value) -> KnownOfRow {
-        let [untested, test, failed, join] = [(); 4].map(|()| self.b.create_block());
-        let known = self.known_params(join);
-        self.b
-            .ins()
-            .brif(before.n_ctas, join, &before.args(), untested, &[]);
-
-        self.b.switch_to_block(untested);
-        let n_following = match self.decided.cta_ranges.scope {
-            Scope::Cta => self.b.ins().iconst(types::I32, 0),
-            Scope::Row => {
-                let (cta, at) = (self.b.cta, offset_of!(CtaContext, ctas_left) as i32);
-                let flags = MemFlagsData::trusted();
-                self.b.ins().load(types::I32, flags, cta, at)
-            }
-        };
-        let one = self.b.ins().iconst(types::I32, 1);
-        let no = self.b.ins().iconst(types::I8, 0);
-        let n_ctas = self.b.ins().iadd(n_following, one);
-        let all_gangs = self.b.ins().imul(n_gangs, n_ctas);
-        let pays = IntCC::UnsignedGreaterThanOrEqual;
-        let pays = self.b.ins().icmp_imm_s(pays, all_gangs, FEWEST_GANGS);
-        let nothing = KnownOfRow {
-            n_ctas,
-            is_proven: no,
-            is_exact: no,
-        };
-        self.b
-            .ins()
-            .brif(pays, test, &[n_following.into()], join, &nothing.args());
-
-        self.b.switch_to_block(test);
-        let n_following = self.b.append_block_param(test, types::I32);
-        let [is_proven, is_exact] = self.emit_ranges(n_following);
-        let n_ctas = self.b.ins().iadd_imm_s(n_following, 1);
-        let found = KnownOfRow {
-            n_ctas,
-            is_proven,
-            is_exact,
-        };
-        self.b
-            .ins()
-            .brif(is_proven, join, &found.args(), failed, &[]);
-
-        self.b.switch_to_block(failed);
-        let half = self.b.ins().ushr_imm_s(n_following, 1);
-        let n_ctas = self.b.ins().iconst(types::I32, UNPROVEN_TOGETHER);
-        let found = KnownOfRow { n_ctas, ..found };
-        self.b
-            .ins()
-            .brif(n_following, test, &[half.into()], join, &found.args());
-
-        self.b.switch_to_block(join);
-        self.available = Available::default();
-        known
-    }
-
     /// Tests the current CTA and those that follow it: whether accesses pass, and whether ranges
     /// hold the values.
-    fn emit_ranges(&mut self, n_following: cl::Value) -> [cl::Value; 2] {
+    pub(super) fn emit_ranges(&mut self, n_following: cl::Value) -> [cl::Value; 2] {
         let (multiples, counters) = (
             self.decided.multiples.clone(),
             self.decided.counters.clone(),
@@ -356,73 +158,7 @@ impl Lower<'_, '_> {
         }
         let ty = self.func.ty(value);
         let form = finder.form(value).expect("decided before");
-        let of = |lower: &mut Self, arg, proof: &mut Proof| lower.range(finder, arg, proof);
-        let range = match form {
-            Form::Uniform => self.uniform_range(value),
-            Form::Register(sreg) => self.register_range(sreg),
-            Form::CtaidX => self.ctaid_range(proof),
-            Form::Thread(size) => self.thread_range(size),
-            Form::SignExtended(arg) | Form::Lane(arg) => of(self, arg, proof),
-            Form::ZeroExtended(arg) => {
-                let [low, high] = of(self, arg, proof);
-                // Negative numbers have the upper bits, others of 32 bits have not.
-                let sign = self.b.ins().ushr_imm_s(low, 32);
-                self.gather(&mut proof.inexact, sign);
-                [low, high]
-            }
-            Form::Negated(arg) => {
-                let [low, high] = of(self, arg, proof);
-                self.each([high, low], |lower, x| lower.b.ins().ineg(x))
-            }
-            Form::Shifted(arg, count) => {
-                let arg = of(self, arg, proof);
-                if ty == Type::B64 && !fits(finder, form) {
-                    self.require(Type::B64, arg, proof);
-                }
-                self.each(arg, |lower, x| lower.b.ins().ishl_imm_s(x, count))
-            }
-            Form::ShiftedRight(arg, count, is_unsigned) => {
-                let arg = of(self, arg, proof);
-                if is_unsigned {
-                    let sign = self.b.ins().ushr_imm_s(arg[0], 32);
-                    self.gather(&mut proof.inexact, sign);
-                }
-                self.each(arg, |lower, x| lower.b.ins().sshr_imm_s(x, count))
-            }
-            Form::Masked(arg, mask) if finder.is_single_value(arg) => {
-                let arg = of(self, arg, proof);
-                self.each(arg, |lower, x| lower.b.ins().band_imm_s(x, mask))
-            }
-            Form::Masked(_, mask) => [0, mask].map(|x| self.b.ins().iconst(types::I64, x)),
-            Form::MaskedBy(mask) => {
-                let [low, high] = of(self, mask, proof);
-                let sign = self.b.ins().ushr_imm_s(low, 32);
-                self.gather(&mut proof.inexact, sign);
-                [self.b.ins().iconst(types::I64, 0), high]
-            }
-            Form::Remainder([number, divisor]) => {
-                let ([number, _], [least, most]) =
-                    (of(self, number, proof), of(self, divisor, proof));
-                let below = self.b.ins().iadd_imm_s(least, -1);
-                for x in [number, below] {
-                    let sign = self.b.ins().ushr_imm_s(x, 32);
-                    self.gather(&mut proof.inexact, sign);
-                }
-                let zero = self.b.ins().iconst(types::I64, 0);
-                [zero, self.b.ins().iadd_imm_s(most, -1)]
-            }
-            Form::Counter => self.counter_range(finder, value, proof),
-            Form::Merge => self.union(finder, finder.merged(value), proof),
-            Form::OneOf(args) => self.union(finder, &args, proof),
-            Form::Sum(args)
-            | Form::Difference(args)
-            | Form::Product(args)
-            | Form::Least(args)
-            | Form::Greatest(args) => {
-                let args = args.map(|arg| of(self, arg, proof));
-                self.range_of_two(form, args)
-            }
-        };
+        let range = self.range_of_form(finder, value, form, proof);
         let is_new = !matches!(
             form,
             Form::Uniform
@@ -441,6 +177,85 @@ impl Lower<'_, '_> {
         }
         proof.ranges.insert(value, range);
         range
+    }
+
+    fn range_of_form(
+        &mut self,
+        finder: &Finder<'_>,
+        value: Value,
+        form: Form,
+        proof: &mut Proof,
+    ) -> Range {
+        let of = |lower: &mut Self, arg, proof: &mut Proof| lower.range(finder, arg, proof);
+        match form {
+            Form::Uniform => self.uniform_range(value),
+            Form::Register(sreg) => self.register_range(sreg),
+            Form::CtaidX => self.ctaid_range(proof),
+            Form::Thread(size) => self.thread_range(size),
+            Form::SignExtended(arg) | Form::Lane(arg) => of(self, arg, proof),
+            Form::ZeroExtended(arg) => {
+                let [low, high] = of(self, arg, proof);
+                self.require_no_sign(low, proof);
+                [low, high]
+            }
+            Form::Negated(arg) => {
+                let [low, high] = of(self, arg, proof);
+                self.each([high, low], |lower, x| lower.b.ins().ineg(x))
+            }
+            Form::Shifted(arg, count) => {
+                let arg = of(self, arg, proof);
+                if self.func.ty(value) == Type::B64 && !fits(finder, form) {
+                    self.require(Type::B64, arg, proof);
+                }
+                self.each(arg, |lower, x| lower.b.ins().ishl_imm_s(x, count))
+            }
+            Form::ShiftedRight(arg, count, is_unsigned) => {
+                let arg = of(self, arg, proof);
+                if is_unsigned {
+                    self.require_no_sign(arg[0], proof);
+                }
+                self.each(arg, |lower, x| lower.b.ins().sshr_imm_s(x, count))
+            }
+            Form::Masked(arg, mask) if finder.is_single_value(arg) => {
+                let arg = of(self, arg, proof);
+                self.each(arg, |lower, x| lower.b.ins().band_imm_s(x, mask))
+            }
+            Form::Masked(_, mask) => [0, mask].map(|x| self.b.ins().iconst(types::I64, x)),
+            Form::MaskedBy(mask) => {
+                let mask = of(self, mask, proof);
+                self.require_no_sign(mask[0], proof);
+                [self.b.ins().iconst(types::I64, 0), mask[1]]
+            }
+            Form::Remainder(args) => {
+                let [number, divisor] = args.map(|arg| of(self, arg, proof));
+                self.remainder(number, divisor, proof)
+            }
+            Form::Counter => self.counter_range(finder, value, proof),
+            Form::Merge => self.union(finder, finder.merged(value), proof),
+            Form::OneOf(args) => self.union(finder, &args, proof),
+            Form::Sum(args)
+            | Form::Difference(args)
+            | Form::Product(args)
+            | Form::Least(args)
+            | Form::Greatest(args) => {
+                let args = args.map(|arg| of(self, arg, proof));
+                self.range_of_two(form, args)
+            }
+        }
+    }
+
+    /// Requires of a number of 32 bits that it is not negative: others have the upper bits.
+    fn require_no_sign(&mut self, number: cl::Value, proof: &mut Proof) {
+        let sign = self.b.ins().ushr_imm_s(number, 32);
+        self.gather(&mut proof.inexact, sign);
+    }
+
+    /// The range of remainders, of which neither number may be negative, nor the divisor zero.
+    fn remainder(&mut self, number: Range, divisor: Range, proof: &mut Proof) -> Range {
+        let [below_least, most] = divisor.map(|x| self.b.ins().iadd_imm_s(x, -1));
+        self.require_no_sign(number[0], proof);
+        self.require_no_sign(below_least, proof);
+        [self.b.ins().iconst(types::I64, 0), most]
     }
 
     fn uniform_range(&mut self, value: Value) -> Range {

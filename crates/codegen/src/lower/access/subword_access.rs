@@ -114,8 +114,8 @@ impl Lower<'_, '_> {
         offset: i32,
     ) -> bool {
         let [arg] = *args else { return false };
-        let is_carried = self.decided.packed.carried[arg]
-            && self.variability(arg) == Variability::Varying;
+        let is_carried =
+            self.decided.packed.carried[arg] && self.variability(arg) == Variability::Varying;
         let is_packed = is_carried || self.available.subword.contains_key(&arg);
         let is_row = stride == i64::from(ty.bytes());
         if !is_row || !is_packed || self.node.is_general {

@@ -69,7 +69,6 @@ impl Lower<'_, '_> {
             }
             Terminator::Brif { cond, then_, else_ } => {
                 let edges = [edge(then_), edge(else_)];
-                self.unless_decided(block, &edges, &pending);
                 if self.plan.divergent[block] {
                     self.part(block, *cond, edges, &pending);
                 } else {
@@ -109,22 +108,31 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Takes an edge if all threads of the CTA do. Behind it is code for other CTAs.
-    fn unless_decided(&mut self, block: Block, edges: &[Edge<'_>; 2], pending: &[usize]) {
-        let branches = &self.decided.cta_branches;
-        let mut numbered = branches.branches.iter().enumerate();
-        let Some((number, branch)) = numbered.find(|(_, other)| other.block == block) else {
-            return;
+    /// Takes the expected edge of a branch if all threads of the CTA do, as is found once per CTA.
+    /// Returns whether that is so for this branch; code for other CTAs follows.
+    pub(in crate::lower) fn take_decided(&mut self, pos: usize, block: Block) -> bool {
+        let mut numbered = self.decided.cta_branches.branches.iter().enumerate();
+        let found = numbered.find(|(_, other)| other.block == block);
+        let Some((number, expected)) = found.map(|(number, branch)| (number, branch.expected))
+        else {
+            return false;
         };
-        let edge = &edges[usize::from(!branch.expected)];
-        let late = branches.late[&block].clone();
+        let func = self.func;
+        let pending = self.plan.pending[pos].clone();
+        let calls = func.blocks[block].term.targets();
+        let call = calls[usize::from(!expected)];
+        let edge = Edge {
+            target: self.plan.order.target(pos, call_block(call)),
+            call: Some(call),
+            mask: None,
+        };
         let decided = self.all_take(number);
         let (all_take, rest) = (self.b.create_block(), self.b.create_block());
         self.b.ins().brif(decided, all_take, &[], rest, &[]);
         self.b.switch_to_block(all_take);
-        self.scoped(|lower| lower.go_edges(std::slice::from_ref(edge), pending));
+        self.scoped(|lower| lower.go_edges(&[edge], &pending));
         self.b.switch_to_block(rest);
-        self.emit_in_order(&late);
+        true
     }
 
     /// A divergent two-way branch.

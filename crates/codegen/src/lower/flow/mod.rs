@@ -3,11 +3,10 @@
 //! * `gangs`: the loops over gangs; `stop_states`: where gangs have stopped
 //! * `waits`: suspending and resuming; `suspend`, `shadow_frame`: what is saved; `warp`: warp
 //!   operations that wait, and those that need not
-//! * `control`: branches and joins; `cta_branches`: branches that are decided once per CTA
+//! * `control`: branches and joins
 //! * `lane_loop`: nodes for one lane after the other
 
 mod control;
-mod cta_branches;
 pub(super) mod gangs;
 pub(super) mod lane_loop;
 mod shadow_frame;

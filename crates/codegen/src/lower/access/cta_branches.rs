@@ -4,18 +4,18 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{CompareOp, Value};
 
+use super::proven::{Proof, Range};
 use crate::decisions::cta_branches::Condition;
 use crate::decisions::cta_ranges::{Finder, Scope};
 use crate::decisions::predicates;
-use crate::lower::access::proven::{Proof, Range};
 use crate::lower::{Available, Lower};
 
 /// CTAs of fewer gangs are not asked: to evaluate the conditions takes less time.
 const FEWEST_GANGS: i64 = 2;
 
 impl Lower<'_, '_> {
-    /// Emits the tests whether all threads of the CTA take the branches as expected: a bit for each,
-    /// from bit 1 on. Ranges tell only if they hold the values.
+    /// Emits the tests whether all threads of the CTA take the branches as expected: a bit for
+    /// each, from bit 1 on. Ranges tell only if they hold the values.
     pub(in crate::lower) fn emit_cta_branches(
         &mut self,
         n_gangs: cl::Value,

@@ -1,0 +1,136 @@
+//! How the range of a value follows from its operands, told from its instruction.
+
+use ptxjit_ir::{
+    Inst, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, SharedBy, SpecialReg, Type, Value, ValueDef,
+};
+
+use super::{Finder, Form, Scope};
+
+/// A product of 64 bits with a greater factor could overflow.
+const MOST_SHIFT: u64 = 15;
+
+impl Finder<'_> {
+    fn masked_by(&self, args: [Value; 2]) -> Option<Form> {
+        let mut args = args.into_iter();
+        let mask = args.find(|&arg| self.func.ty(arg) == Type::B32 && self.is_single_value(arg));
+        mask.map(Form::MaskedBy)
+    }
+
+    /// For an index that a guard of the vectorizer has found not to wrap in the gang, what it is
+    /// for the first lane: `x + (f(first x) - first x)` is `f(x)` in all lanes behind the guard, so
+    /// that it has the range of `f`.
+    fn guarded(&self, inst: Inst) -> Option<Value> {
+        let InstData::IntBinary {
+            op: IntBinaryOp::Add,
+            ty: Type::B32,
+            args: [x, moved],
+        } = self.func.insts[inst].data
+        else {
+            return None;
+        };
+        let &InstData::IntBinary {
+            op: IntBinaryOp::Sub,
+            args: [wrapped, first],
+            ..
+        } = self.func.def_inst(moved)?
+        else {
+            return None;
+        };
+        let is_first = matches!(
+            self.func.def_inst(first),
+            Some(&InstData::EndLane { last: false, arg, .. }) if arg == x
+        );
+        is_first.then_some(wrapped)
+    }
+
+    /// `None` if the range cannot be computed.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others are not monotone")]
+    pub(crate) fn form(&self, value: Value) -> Option<Form> {
+        if self.func.as_const(value).is_some() || self.is_uniform[value] {
+            return Some(Form::Uniform);
+        }
+        let ValueDef::Result(inst, _) = self.func.values[value].def else {
+            return match self.counters.merges.contains_key(&value) {
+                true => Some(Form::Merge),
+                false => self.counter(value).map(|_| Form::Counter),
+            };
+        };
+        if let Some(wrapped) = self.guarded(inst) {
+            return Some(Form::Lane(wrapped));
+        }
+        match self.func.insts[inst].data {
+            InstData::Sreg { sreg } => self.register_form(value, sreg),
+            InstData::EndLane { arg, .. } => Some(Form::Lane(arg)),
+            InstData::Resize {
+                op,
+                from: Type::B32,
+                to: Type::B64,
+                arg,
+            } => match op {
+                ResizeOp::Sext => Some(Form::SignExtended(arg)),
+                ResizeOp::Uext => Some(Form::ZeroExtended(arg)),
+                ResizeOp::Trunc => None,
+            },
+            InstData::IntBinary { op, ty, args } => self.binary_form(op, ty, args),
+            InstData::IntUnary {
+                op: IntUnaryOp::Neg,
+                ty: Type::B32 | Type::B64,
+                arg,
+            } => Some(Form::Negated(arg)),
+            InstData::Select {
+                ty: Type::B32 | Type::B64,
+                args,
+                ..
+            } => Some(Form::OneOf(args)),
+            _ => None,
+        }
+    }
+
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "others are the same for a CTA or not"
+    )]
+    fn register_form(&self, value: Value, sreg: SpecialReg) -> Option<Form> {
+        match sreg {
+            SpecialReg::TidX => Some(Form::Thread(SpecialReg::NtidX)),
+            SpecialReg::TidY => Some(Form::Thread(SpecialReg::NtidY)),
+            SpecialReg::TidZ => Some(Form::Thread(SpecialReg::NtidZ)),
+            SpecialReg::CtaidX if self.scope == Scope::Row => Some(Form::CtaidX),
+            SpecialReg::ClusterIdX if self.scope == Scope::Row => None,
+            _ if sreg.is_volatile() || self.func.ty(value) != Type::B32 => None,
+            _ => (sreg.shared_by() == SharedBy::Cta).then_some(Form::Register(sreg)),
+        }
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others are not monotone")]
+    fn binary_form(&self, op: IntBinaryOp, ty: Type, args: [Value; 2]) -> Option<Form> {
+        let constant = |value| self.func.as_const(value);
+        match (op, ty) {
+            (IntBinaryOp::Add, Type::B32 | Type::B64) => Some(Form::Sum(args)),
+            (IntBinaryOp::Sub, Type::B32 | Type::B64) => Some(Form::Difference(args)),
+            (IntBinaryOp::Mul, Type::B32) | (IntBinaryOp::SmulWide, Type::B32) => {
+                Some(Form::Product(args))
+            }
+            (IntBinaryOp::Shl, Type::B32 | Type::B64) => constant(args[1])
+                .filter(|&count| count <= MOST_SHIFT)
+                .map(|count| Form::Shifted(args[0], count as i64)),
+            (IntBinaryOp::And, Type::B32 | Type::B64) => match constant(args[1]) {
+                Some(mask) if mask <= i32::MAX as u64 => Some(Form::Masked(args[0], mask as i64)),
+                _ => self.masked_by(args),
+            },
+            (IntBinaryOp::Srem | IntBinaryOp::Urem, Type::B32) => {
+                let is_single = self.is_single_value(args[1]);
+                is_single.then_some(Form::Remainder(args))
+            }
+            (IntBinaryOp::Ushr | IntBinaryOp::Sshr, Type::B32) => {
+                constant(args[1]).filter(|&count| count < 32).map(|count| {
+                    let is_unsigned = op == IntBinaryOp::Ushr;
+                    Form::ShiftedRight(args[0], count as i64, is_unsigned)
+                })
+            }
+            (IntBinaryOp::Smin, Type::B32) => Some(Form::Least(args)),
+            (IntBinaryOp::Smax, Type::B32) => Some(Form::Greatest(args)),
+            _ => None,
+        }
+    }
+}
