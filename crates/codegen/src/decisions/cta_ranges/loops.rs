@@ -6,6 +6,9 @@ use smallvec::SmallVec;
 use super::{DEPTH, Finder, Form};
 use crate::decisions::counters::{Counter, Step, Test};
 
+/// A value that is the same for all threads is found through so few instructions: each can branch.
+const DEPTH_OF_SINGLE: u32 = 8;
+
 impl<'a> Finder<'a> {
     /// Whether a counter, or values that meet, have ranges.
     pub(super) fn are_inputs_known(&self, value: Value, nested: u32) -> bool {
@@ -62,7 +65,7 @@ impl<'a> Finder<'a> {
             CompareOp::Ne => {
                 let mut ends = tested.inits.iter().chain([&test.bound]);
                 let are_single =
-                    tested.inits.len() == 1 && ends.all(|&end| self.is_single(end, DEPTH));
+                    tested.inits.len() == 1 && ends.all(|&end| self.is_single_value(end));
                 is_constant && (step.abs() == 1 || step != 0 && are_single)
             }
             CompareOp::Eq => false,
@@ -73,12 +76,12 @@ impl<'a> Finder<'a> {
     fn is_one_value(&self, step: &Step) -> bool {
         step.constant == 0
             && step.subtracted.is_empty()
-            && matches!(step.added[..], [value] if self.is_single(value, DEPTH))
+            && matches!(step.added[..], [value] if self.is_single_value(value))
     }
 
     /// Whether a value is the same for all threads, and known.
     pub(crate) fn is_single_value(&self, value: Value) -> bool {
-        self.is_single(value, DEPTH)
+        self.is_single(value, DEPTH_OF_SINGLE)
     }
 
     fn is_single(&self, value: Value, depth: u32) -> bool {
