@@ -196,12 +196,15 @@ impl Finder<'_> {
             return false;
         }
         let [a, b] = args;
-        let [rest, term] = match op {
-            IntBinaryOp::Add if self.is_invariant(header, a) => [b, a],
-            IntBinaryOp::Add | IntBinaryOp::Sub if self.is_invariant(header, b) => [a, b],
-            _ => return false,
-        };
+        if op != IntBinaryOp::Add && op != IntBinaryOp::Sub {
+            return false;
+        }
         let negates = op == IntBinaryOp::Sub;
+        let [rest, term] = match (self.is_invariant(header, a), self.is_invariant(header, b)) {
+            (true, _) if !negates => [b, a],
+            (_, true) => [a, b],
+            (true | false, false) => return false,
+        };
         match self.signed_constant(term) {
             Some(x) => {
                 let x = if negates { x.wrapping_neg() } else { x };

@@ -102,7 +102,6 @@ impl Finder<'_> {
         }
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "others are not monotone")]
     fn binary_form(&self, op: IntBinaryOp, ty: Type, args: [Value; 2]) -> Option<Form> {
         let constant = |value| self.func.as_const(value);
         match (op, ty) {

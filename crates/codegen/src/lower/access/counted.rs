@@ -172,9 +172,11 @@ impl Lower<'_, '_> {
         let cl::ValueDef::Result(inst, _) = self.b.func.dfg.value_def(value) else {
             return None;
         };
-        match self.b.func.dfg.insts[inst] {
-            cl::InstructionData::UnaryImm { imm, .. } => Some(imm.bits()),
-            _ => None,
+        let data = self.b.func.dfg.insts[inst];
+        if let cl::InstructionData::UnaryImm { imm, .. } = data {
+            Some(imm.bits())
+        } else {
+            None
         }
     }
 
