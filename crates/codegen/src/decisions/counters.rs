@@ -250,19 +250,9 @@ impl Finder<'_> {
                 && let Some(&InstData::Compare { op, args, .. }) = self.func.def_inst(*cond)
                 && let (true, Some(number)) = (args[0] == value, self.signed_constant(args[1]))
                 && then_.block != else_.block
+                && matches!(op, CompareOp::Eq | CompareOp::Ne)
             {
-                let differs = match op {
-                    CompareOp::Ne => then_,
-                    CompareOp::Eq => else_,
-                    CompareOp::Slt
-                    | CompareOp::Sle
-                    | CompareOp::Sgt
-                    | CompareOp::Sge
-                    | CompareOp::Ult
-                    | CompareOp::Ule
-                    | CompareOp::Ugt
-                    | CompareOp::Uge => return None,
-                };
+                let differs = if op == CompareOp::Ne { then_ } else { else_ };
                 return (differs.block == to).then_some(number);
             }
             let [before] = self.predecessors[from][..] else {

@@ -122,17 +122,10 @@ impl Lower<'_, '_> {
         } = *tested;
         let rises = self.rises(tested, proof);
         let past = self.last_passing(tested);
-        let end = match test.op {
-            CompareOp::Ne => past,
-            CompareOp::Eq
-            | CompareOp::Slt
-            | CompareOp::Sle
-            | CompareOp::Sgt
-            | CompareOp::Sge
-            | CompareOp::Ult
-            | CompareOp::Ule
-            | CompareOp::Ugt
-            | CompareOp::Uge => self.b.ins().iadd(past, step[usize::from(rises)]),
+        let end = if test.op == CompareOp::Ne {
+            past
+        } else {
+            self.b.ins().iadd(past, step[usize::from(rises)])
         };
         let range = match rises {
             true => [init[0], self.b.ins().smax(init[1], end)],

@@ -168,11 +168,11 @@ impl Lower<'_, '_> {
                 | Form::Thread(_)
                 | Form::Masked(..)
         );
-        let starts_anew = matches!(
+        let is_bounded = matches!(
             form,
             Form::Product(_) | Form::Negated(_) | Form::Shifted(..) | Form::Counter | Form::Merge
         );
-        if is_new && (ty == Type::B32 || starts_anew && !fits(finder, form)) {
+        if is_new && (ty == Type::B32 || is_bounded && !fits(finder, form)) {
             self.require(ty, range, proof);
         }
         proof.ranges.insert(value, range);
