@@ -21,7 +21,8 @@ use super::invariants::Invariants;
 use super::nodes::NodeForm;
 
 /// Definitions are followed this deep, and as deep again behind counters and where values meet:
-/// these are found to have less than 48 bits. Sums of so many terms cannot overflow 64 bits, either.
+/// these are found to have less than 48 bits. Sums of so many terms cannot overflow 64 bits,
+/// either.
 const DEPTH: u32 = 14;
 
 /// So many counters and places where values meet are followed one behind the other.
