@@ -30,7 +30,7 @@ pub(in crate::lower) struct KnownOfCta {
 
 /// What is known of the CTAs that follow in a row. The values are parameters of the loop over CTAs.
 #[derive(Copy, Clone)]
-struct KnownOfRow {
+pub(in crate::lower) struct KnownOfRow {
     /// For how many CTAs, from the current one, the rest is known.
     n_ctas: cl::Value,
     /// Whether accesses have passed.
@@ -70,6 +70,11 @@ impl Lower<'_, '_> {
         !decided.cta_ranges.accesses.is_empty() || !decided.cta_branches.branches.is_empty()
     }
 
+    /// The parameters of the block `start` of the loop over CTAs, before its first instruction.
+    pub(in crate::lower) fn known_of_start(&mut self, start: cl::Block) -> Option<KnownOfRow> {
+        self.has_cta_proof().then(|| self.known_params(start))
+    }
+
     fn known_params(&mut self, block: cl::Block) -> KnownOfRow {
         let mut param = |ty| self.b.append_block_param(block, ty);
         let n_ctas = param(types::I32);
@@ -80,19 +85,18 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// Emits what is found once per CTA, in the block `start` of the loop over CTAs, which enters
-    /// gangs from `first` to `end` in some state. Threads that have waited find what was known when
-    /// they started: code of either tier knows the same.
+    /// Emits what is found once per CTA, in the loop over CTAs, which enters gangs from `first` to
+    /// `end` in some state and knows `before` of the row. Threads that have waited find what was
+    /// known when they started: code of either tier knows the same.
     pub(in crate::lower) fn emit_known_of_cta(
         &mut self,
-        start: cl::Block,
+        before: Option<KnownOfRow>,
         state: cl::Value,
         [first, end]: [cl::Value; 2],
     ) {
-        if !self.has_cta_proof() {
+        let Some(before) = before else {
             return;
-        }
-        let before = self.known_params(start);
+        };
         let n_gangs = self.b.ins().isub(end, first);
         let can_resume = self.plan.waits.len() > 1;
         let resumed = can_resume.then(|| {

@@ -54,9 +54,10 @@ impl Lower<'_, '_> {
         args.extend(self.nothing_known());
         self.b.ins().jump(start, &args);
         let state = self.b.append_block_param(start, types::I32);
+        let known = self.known_of_start(start);
         self.b.switch_to_block(start);
         self.emit_cta_invariants();
-        self.emit_known_of_cta(start, state, [first, end]);
+        self.emit_known_of_cta(known, state, [first, end]);
         self.declare_gang();
         let n = self.plan.waits.len();
         let several = (n > 1).then(|| {
