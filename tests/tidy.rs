@@ -204,13 +204,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("frontend", &["ir"]),
     ("device", &["ir", "tile"]),
     ("tile", &[]),
-    ("interp", &["ir", "device"]),
+    ("interp", &["ir", "device", "vectorize"]),
     ("abi", &["ir"]),
     ("passes", &["ir"]),
     ("vectorize", &["ir", "abi", "passes"]),
     ("codegen", &["ir", "abi", "passes", "vectorize"]),
     // Neither Cranelift nor any part of the compiler: what compiled code needs is in `abi`.
-    ("runtime", &["ir", "abi", "device", "interp"]),
+    ("runtime", &["ir", "abi", "device"]),
     (
         "ptxjit",
         &[

@@ -17,6 +17,8 @@ const MAX_LANES: usize = 256;
 pub(crate) enum Runner {
     Interp,
     Gang(u32),
+    /// The interpreter of plans, for gangs of this width.
+    Plan(u32),
     /// The interpreter, and compiled code, under a schedule that is drawn from a seed.
     InterpSeed(u64),
     GangSeed(u64),
@@ -33,6 +35,10 @@ impl Runner {
         match self {
             Runner::Interp => options.engine = Engine::Interp,
             Runner::Gang(gang) => options.gang = Some(gang),
+            Runner::Plan(gang) => {
+                options.engine = Engine::Plan;
+                options.gang = Some(gang);
+            }
             Runner::InterpSeed(seed) => {
                 options.engine = Engine::Interp;
                 options.schedule = Schedule::Random(seed);
@@ -53,6 +59,7 @@ impl std::fmt::Display for Runner {
         match self {
             Runner::Interp => f.write_str("in the interpreter"),
             Runner::Gang(gang) => write!(f, "at gang={gang}"),
+            Runner::Plan(gang) => write!(f, "by the plan at gang={gang}"),
             Runner::InterpSeed(seed) => write!(f, "in the interpreter with seed={seed}"),
             Runner::GangSeed(seed) => write!(f, "at gang={SEEDED_GANG} with seed={seed}"),
         }

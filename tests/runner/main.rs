@@ -74,6 +74,12 @@ fn trials_of(tests: &Path, path: &Path) -> Vec<Trial> {
                     trials.push(trial(&name, &label, &file, move |file| {
                         execute::file(file, Runner::Gang(gang))
                     }));
+                    if gang > 1 {
+                        let label = format!("plan of gang={gang}");
+                        trials.push(trial(&name, &label, &file, move |file| {
+                            execute::file(file, Runner::Plan(gang))
+                        }));
+                    }
                 }
             }
             Command::Seeds(seeds) => {

@@ -297,6 +297,10 @@ pub struct ExecArgs {
     /// Interpret instead of compiling; slow, for comparison.
     #[arg(long)]
     pub interp: bool,
+    /// Interpret gang by gang, as the vectorizer has planned, and fail where the plan claims what
+    /// is not so.
+    #[arg(long, hide = true, conflicts_with = "interp")]
+    pub by_plan: bool,
     /// Finish compiling before the first launch. Otherwise a large kernel starts with code made in
     /// a hurry, which is improved beside the launch. Implied where launches are repeated.
     #[arg(long)]

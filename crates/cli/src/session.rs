@@ -97,6 +97,9 @@ pub fn options(exec: &ExecArgs) -> Options {
     if exec.interp {
         options.engine = Engine::Interp;
     }
+    if exec.by_plan {
+        options.engine = Engine::Plan;
+    }
     options.schedule = exec.schedule.unwrap_or_default();
     options.coverage = coverage::collector(exec);
     options

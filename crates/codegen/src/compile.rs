@@ -13,7 +13,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use ptxjit_ir::{self as ir, Program, SrcLoc};
 use ptxjit_passes::effort::{Effort, Spent};
 use ptxjit_vectorize::heuristics::{Heuristic, Switches};
-use ptxjit_vectorize::{self as vectorize, Plan, PlanFacts, Wait, WaitKind};
+use ptxjit_vectorize::{self as vectorize, Plan, Wait, WaitKind};
 
 use crate::decisions;
 use crate::gang;
@@ -27,7 +27,7 @@ use crate::masked;
 use crate::object::function;
 use crate::operands;
 use crate::pairs::{self, Merged};
-use crate::slots;
+use crate::planned::{self, Planned, Runs};
 use crate::ymm::{self, Refused};
 use ptxjit_abi::object::{Function, Head, Object};
 use ptxjit_abi::{CompileStats, CompiledKernel, Facts};
@@ -199,31 +199,16 @@ fn object_of(
 ) -> Result<Object, CompileError> {
     let start = Instant::now();
     let effort = effort(gang, options.goes_on, options.until);
-    let mut func = crate::calls::merge(program)?;
     let shared = match options.memcheck {
         true => ir::SharedLayout::apart(program),
         false => ir::SharedLayout::new(program),
     };
-    if options.facts.clusters {
-        slots::in_cluster(&mut func.function, &shared);
-    }
-    if func.entries.is_empty() {
-        slots::fix(&mut func.function, &shared);
-    }
-    let facts = PlanFacts {
-        one_dimensional: options.facts.one_dimensional,
-        whole_rows: options.facts.whole_rows,
-        small_grid: options.facts.small_grid,
-        small_ctaid: options.facts.small_ctaid,
-        keeps_accesses: options.memcheck || options.keeps_accesses,
-        switches: options.switches,
-    };
-    let mut plan = vectorize::run(&mut func.function, &func.entries, gang, facts, &effort)?;
-    if gang > 1 && !options.goes_on {
-        limits::check_pending(&plan)?;
-    }
-    limits::check_waits(&plan)?;
-    plan.forget_waits(&decisions::mask_classes::met_by_all(&func.function, &plan));
+    let Planned {
+        function,
+        entries,
+        mut plan,
+    } = planned::planned(program, options, gang, (&shared, Runs::Code), &effort)?;
+    plan.forget_waits(&decisions::mask_classes::met_by_all(&function, &plan));
     let space_of = |var: ir::VarId| {
         program
             .vars
@@ -232,7 +217,7 @@ fn object_of(
     };
     let align_of = |var: ir::VarId| program.vars.get(&var).map_or(1, |var| var.align);
     let mut inputs = Inputs {
-        func: &func.function,
+        func: &function,
         plan: &plan,
         shared: &shared,
         space_of: &space_of,
@@ -241,10 +226,10 @@ fn object_of(
         foreign: options.foreign,
         has_masked_stores: false,
         target: options.target,
-        flush_denormals: crate::denormals::all_flush(&func.function),
+        flush_denormals: crate::denormals::all_flush(&function),
         one_dimensional: options.facts.one_dimensional,
         clusters: options.facts.clusters,
-        whole_gangs: options.facts.whole_gangs && stay_whole(&plan, &func.entries),
+        whole_gangs: options.facts.whole_gangs && stay_whole(&plan, &entries),
         switches: options.switches,
     };
     let vectorize = start.elapsed();
@@ -268,7 +253,10 @@ fn stay_whole(plan: &Plan, entries: &[ir::Block]) -> bool {
 }
 
 /// The gang width to compile for: the one asked for, if it can be.
-fn checked_gang(program: &Program, options: &CompileOptions) -> Result<u32, CompileError> {
+pub(crate) fn checked_gang(
+    program: &Program,
+    options: &CompileOptions,
+) -> Result<u32, CompileError> {
     let gang = match options.gang {
         Some(gang) => gang,
         None => gang::choose(program, [0, 1, 1], options.target, options.until)?.gang,

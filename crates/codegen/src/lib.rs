@@ -32,6 +32,7 @@ mod object;
 mod operands;
 mod ops;
 mod pairs;
+mod planned;
 mod registers;
 mod schedule;
 mod slots;
@@ -46,3 +47,5 @@ pub use compile::{
 pub use gang::{GangChoice, choose as choose_gang};
 pub use host::{Target, describe};
 pub use link::place;
+pub use planned::plan;
+pub use ptxjit_vectorize::Plan;

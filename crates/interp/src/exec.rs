@@ -292,6 +292,37 @@ impl<'p> Machine<'p, '_> {
     }
 }
 
+impl<'p> Machine<'p, '_> {
+    /// Stores the elements of a store one by one.
+    pub(crate) fn store_words(
+        &mut self,
+        thread: &mut Thread<'p>,
+        node: &'p InstNode,
+    ) -> Result<(), FaultKind> {
+        let InstData::Store {
+            space,
+            ty,
+            addr,
+            offset,
+            args,
+            ..
+        } = &node.data
+        else {
+            return Ok(());
+        };
+        let elements = values(thread, args);
+        for (number, &element) in elements.iter().enumerate() {
+            let address = Address {
+                space: *space,
+                base: thread.frame().window_offset(*addr),
+                offset: offset + (number as i32 * ty.bytes() as i32),
+            };
+            self.store(thread, address, *ty, &[element])?;
+        }
+        Ok(())
+    }
+}
+
 /// Bits of values of the thread's top frame.
 pub(crate) fn values(thread: &mut Thread<'_>, args: &[Value]) -> SmallVec<[u64; 4]> {
     let frame = thread.frame();

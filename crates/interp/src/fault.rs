@@ -79,6 +79,8 @@ pub enum FaultKind {
         /// What happened.
         kind: Box<FaultKind>,
     },
+    /// The plan of a gang claims what is not so.
+    Plan(String),
     /// A recorded schedule chooses what is not there.
     Departed,
     /// The host asked to stop.
@@ -128,6 +130,7 @@ impl fmt::Display for FaultKind {
                 })
             }
             FaultKind::Late { kind, .. } => kind.fmt(f),
+            FaultKind::Plan(what) => write!(f, "the plan of the gang does not hold: {what}"),
             FaultKind::Departed => f.write_str(
                 "the launch departs from the recorded schedule: it does not do the same every time, \
                  or the file is not as it was written",

@@ -152,6 +152,9 @@ impl<'p> Cta<'p> {
         let next = machine.chooser.next_group(&|| self.tasks(progress));
         let next = next.map_err(|_| self.departed())?;
         let (group, lanes) = match next {
+            NextGroup::Everyone if let Some(plan) = machine.launch.plan => {
+                return self.run_gangs(machine, plan);
+            }
             NextGroup::Everyone if self.lockstep.is_empty() => {
                 return (0..self.threads.len()).try_for_each(|idx| self.run(machine, idx));
             }

@@ -8,6 +8,7 @@ use ptxjit_ir::{
     FuncId, Function, MAX_CLUSTER, MAX_SHARED_BYTES, Program, RelocTarget, SharedLayout, Space,
     SrcLoc,
 };
+use ptxjit_vectorize::Plan;
 
 use crate::access::LOCAL_BASE;
 use crate::bounds::shared_objects;
@@ -64,6 +65,9 @@ pub struct Launch<'a> {
     /// Choices that were made by a launch with the same schedule, program and shape, to be made
     /// again.
     pub replay: Option<&'a Turns>,
+    /// The plan of the kernel for gangs of some width, which run as it says under the deterministic
+    /// schedule. The kernel is the function that was planned, and calls no other.
+    pub plan: Option<&'a Plan>,
 }
 
 /// Bounds of what a thread may use, and of how long it runs at a stretch.
@@ -121,6 +125,7 @@ impl<'a> Launch<'a> {
             records: false,
             keeps_writes: false,
             replay: None,
+            plan: None,
         }
     }
 }

@@ -16,6 +16,8 @@
 //!   is started early only if the live ones run on for very long (they may be waiting for it).
 //! * Programs that expect lockstep run warp by warp, with reconvergence at the immediate
 //!   post-dominator.
+//! * With a [plan](Launch::plan), gangs run as the vectorizer has planned them, and what the plan
+//!   claims is compared with what each thread computes (`planned/`).
 //! * A CTA in which no thread can go on is a deadlock and is reported with what every group waits
 //!   for.
 //!
@@ -41,6 +43,7 @@ mod marks;
 mod memory;
 mod misuse;
 mod observe;
+mod planned;
 mod postdom;
 mod rendezvous;
 mod schedule;

@@ -180,7 +180,7 @@ impl<'p> Cta<'p> {
     }
 
     /// A warp operation is over as soon as the lanes that run have executed it.
-    fn warp_operation(&mut self, active: &[usize]) {
+    pub(crate) fn warp_operation(&mut self, active: &[usize]) {
         let mut operands: Operands = [const { None }; LANES];
         let mut op: Option<WarpWait> = None;
         for &idx in active {

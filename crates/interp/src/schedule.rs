@@ -104,6 +104,11 @@ impl<'p> Cta<'p> {
             let frame = Frame::new((launch.program.entry, kernel), &[], &[], 0);
             let pushed = machine.push(&mut cta.threads[idx], frame);
             pushed.map_err(|kind| cta.fault(idx, kind))?;
+            if launch.plan.is_some() {
+                // Frames of calls that are merged into the kernel begin at multiples of 16.
+                let top = &mut cta.threads[idx].stack_top;
+                *top = top.next_multiple_of(16);
+            }
         }
         Ok(cta)
     }

@@ -28,6 +28,8 @@ pub(crate) struct Thread<'p> {
     /// Start and end of the variables on its stack, where bounds are exact.
     pub(crate) objects: Vec<(u64, u64)>,
     pub(crate) spin: Spin,
+    /// It has not begun, where gangs run by a plan.
+    pub(crate) is_fresh: bool,
 }
 
 /// Whether a thread turns in a loop without anything to come of it.
@@ -221,6 +223,7 @@ impl<'p> Thread<'p> {
             waiting_shadows: SmallVec::new(),
             objects: Vec::new(),
             spin: Spin::default(),
+            is_fresh: true,
         }
     }
 

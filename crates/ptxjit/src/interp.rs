@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ptxjit_abi::SymbolRef;
+use ptxjit_codegen::Plan;
 use ptxjit_device::texture::{Object, Registry};
 use ptxjit_interp::{Host, Launch, Limits, MemFault, Memory, Turns, Watched};
 use ptxjit_ir::{Program, RelocTarget, Space, VarId};
@@ -28,6 +29,8 @@ pub(crate) struct Request<'a> {
     pub(crate) options: &'a Options,
     pub(crate) schedule: Schedule,
     pub(crate) replay: Option<&'a Turns>,
+    /// The plan that gangs run by, of the program's one function.
+    pub(crate) plan: Option<&'a Plan>,
 }
 
 /// Bytes of the workspace of grid-wide synchronisation, whose first word is its size.
@@ -100,6 +103,7 @@ fn watched(kernel: &Kernel, program: &Program, request: &Request<'_>) -> Result<
         records: request.options.record.is_some(),
         keeps_writes: request.options.keep_writes,
         replay: request.replay,
+        plan: request.plan,
         ..Launch::new(program, request.grid, request.block, request.params)
     };
     let workspace_at = workspace.as_ref().map(|block| block.addr);

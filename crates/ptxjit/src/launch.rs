@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ptxjit_abi::{COUNTER_WORDS, CompiledKernel};
-use ptxjit_codegen::BaselineTier;
+use ptxjit_codegen::{BaselineTier, Plan};
 use ptxjit_interp::{LastWrites, Turns, Watched};
 use ptxjit_ir::Program;
 use ptxjit_runtime::{CancelToken, Counters, LaunchDesc, PeerGuard, ShapeRule, Traces, Traffic};
@@ -262,22 +262,23 @@ impl Launch {
                 let desc = self.desc(&variant, &got.code, params.clone())?;
                 Code::Jit(variant, got, Box::new(desc))
             }
-            Engine::Interp if self.open_memory => {
+            Engine::Interp | Engine::Plan if self.open_memory => {
                 let text = "the interpreter reaches device memory only, and this launch more";
                 return Err(Error::usage(UsageRule::Options, text));
             }
-            Engine::Interp if self.wants_marks() => {
-                Code::Interp(self.kernel.inner.marked_program()?)
+            Engine::Interp | Engine::Plan if self.wants_marks() => {
+                Code::Interp(self.kernel.inner.marked_program()?, None)
             }
-            Engine::Interp => Code::Interp(self.kernel.inner.program()?),
+            Engine::Interp => Code::Interp(self.kernel.inner.program()?, None),
+            Engine::Plan => self.planned(limit)?,
         };
         let module = &self.kernel.module;
         let opaque = match &code {
             Code::Jit(_, got, _) => global::opaque(module, vars_of(&got.code.symbols)),
-            Code::Interp(program) => global::opaque(module, program.vars.keys().copied()),
+            Code::Interp(program, _) => global::opaque(module, program.vars.keys().copied()),
         };
         let screen = match &code {
-            Code::Interp(_) => self.ready_to_screen(limit)?,
+            Code::Interp(..) => self.ready_to_screen(limit)?,
             Code::Jit(..) => None,
         };
         Ok(Prepared {
@@ -289,6 +290,20 @@ impl Launch {
             code,
             compile_time: start.elapsed(),
         })
+    }
+
+    /// The plan for the gangs of this launch, and the function that it is for. Warps in lockstep have
+    /// none.
+    fn planned(&self, limit: Limit) -> Result<Code, Error> {
+        let kernel = &self.kernel.inner;
+        let program = kernel.variants.optimized(kernel, limit)?;
+        if program.lockstep {
+            return Ok(Code::Interp(kernel.program()?, None));
+        }
+        let options = self.variant(limit)?.compile_options(self.baseline(), limit);
+        let planned = ptxjit_codegen::plan(&program, &options);
+        let (program, plan) = planned.map_err(|err| limit.error(kernel, err.into()))?;
+        Ok(Code::Interp(Arc::new(program), Some(Arc::new(plan))))
     }
 
     /// What executes: checks of more than memory watch the interpreter, and it alone can make the
@@ -526,14 +541,15 @@ pub struct Prepared {
 enum Code {
     /// The launch as the runtime takes it, so that a run has nothing to put together.
     Jit(Variant, Got, Box<LaunchDesc>),
-    Interp(Arc<Program>),
+    /// With the plan that it runs by, if there is one.
+    Interp(Arc<Program>, Option<Arc<Plan>>),
 }
 
 impl std::fmt::Debug for Code {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Code::Jit(_, got, _) => write!(f, "Jit(gang {})", got.code.gang),
-            Code::Interp(_) => f.write_str("Interp"),
+            Code::Interp(..) => f.write_str("Interp"),
         }
     }
 }
@@ -543,7 +559,7 @@ impl Prepared {
     pub fn gang(&self) -> u32 {
         match &self.code {
             Code::Jit(_, got, _) => got.code.gang,
-            Code::Interp(_) => 1,
+            Code::Interp(..) => 1,
         }
     }
 
@@ -552,7 +568,7 @@ impl Prepared {
     pub fn narrowed(&self) -> Option<&str> {
         match &self.code {
             Code::Jit(_, got, _) => got.code.narrowed.as_deref(),
-            Code::Interp(_) => None,
+            Code::Interp(..) => None,
         }
     }
 
@@ -560,7 +576,7 @@ impl Prepared {
     pub fn origin(&self) -> Option<CodeOrigin> {
         match &self.code {
             Code::Jit(_, got, _) => Some(got.origin),
-            Code::Interp(_) => None,
+            Code::Interp(..) => None,
         }
     }
 
@@ -568,7 +584,7 @@ impl Prepared {
     pub fn is_quick(&self) -> bool {
         match &self.code {
             Code::Jit(_, got, _) => got.code.is_quick(),
-            Code::Interp(_) => false,
+            Code::Interp(..) => false,
         }
     }
 
@@ -588,7 +604,7 @@ impl Prepared {
                     code_bytes: stats.code_bytes,
                 })
             }
-            Code::Jit(..) | Code::Interp(_) => None,
+            Code::Jit(..) | Code::Interp(..) => None,
         }
     }
 
@@ -636,7 +652,7 @@ impl Prepared {
                     None => self.run_compiled(variant, got, desc),
                 }
             }
-            Code::Interp(program) => {
+            Code::Interp(program, plan) => {
                 let start = Instant::now();
                 if let Some(ready) = &self.screen {
                     let screened = self.launch.run_screened(ready, &self.params)?;
@@ -646,7 +662,10 @@ impl Prepared {
                     }
                 }
                 let (schedule, turns) = self.choices()?;
-                let request = self.request(schedule, turns.as_ref());
+                let request = interp::Request {
+                    plan: plan.as_deref(),
+                    ..self.request(schedule, turns.as_ref())
+                };
                 let program = match schedule.completes_late() {
                     // A recorded schedule need not be that of the launch.
                     true => &kernel.completing_late().marked_program()?,
@@ -879,6 +898,7 @@ impl Prepared {
             options: &launch.options,
             schedule,
             replay,
+            plan: None,
         }
     }
 }

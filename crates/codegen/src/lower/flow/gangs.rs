@@ -60,27 +60,7 @@ impl Lower<'_, '_> {
         self.emit_known_of_cta(known, state, [first, end]);
         self.declare_gang();
         let n = self.plan.waits.len();
-        let several = (n > 1).then(|| {
-            self.gangs.stopped = Some(self.b.declare_var(types::I32));
-            Several {
-                state: self.b.declare_var(types::I32),
-                common: self.b.declare_var(types::I32),
-                differs: self.b.create_block(),
-            }
-        });
-        let mut blocks = || (0..n).map(|_| self.b.create_block()).collect();
-        let (heads, latches, stops) = (blocks(), blocks(), blocks());
-        let loops = Loops {
-            first,
-            end,
-            heads,
-            latches,
-            stops,
-            dispatch: self.b.create_block(),
-            ended: self.b.create_block(),
-            leave: self.b.create_block(),
-            several,
-        };
+        let loops = self.declare_loops(n, [first, end]);
         self.b.ins().jump(loops.dispatch, &[state.into()]);
         self.emit_dispatch(&loops);
         let between = self.values_between_nodes();
@@ -102,6 +82,31 @@ impl Lower<'_, '_> {
         self.emit_next_cta(&loops, start);
         self.gangs.loops = Some(loops);
         Ok(())
+    }
+
+    /// The blocks of the loops over gangs from `first` to `end`, with `n` phases.
+    fn declare_loops(&mut self, n: usize, [first, end]: [cl::Value; 2]) -> Loops {
+        let several = (n > 1).then(|| {
+            self.gangs.stopped = Some(self.b.declare_var(types::I32));
+            Several {
+                state: self.b.declare_var(types::I32),
+                common: self.b.declare_var(types::I32),
+                differs: self.b.create_block(),
+            }
+        });
+        let mut blocks = || (0..n).map(|_| self.b.create_block()).collect();
+        let (heads, latches, stops) = (blocks(), blocks(), blocks());
+        Loops {
+            first,
+            end,
+            heads,
+            latches,
+            stops,
+            dispatch: self.b.create_block(),
+            ended: self.b.create_block(),
+            leave: self.b.create_block(),
+            several,
+        }
     }
 
     /// Dispatches from a state to its phase.
