@@ -14,17 +14,28 @@ use super::{cluster, tree};
 /// A way to run a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Lanes per vector operation; none for the interpreter.
-    pub gang: Option<u32>,
+    /// What runs it.
+    pub by: By,
     /// Threads of the host.
     pub threads: usize,
     /// Order of progress.
     pub seed: Option<u64>,
 }
 
+/// What runs a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The interpreter.
+    Threads,
+    /// The interpreter, by the plan for gangs of this width.
+    Plan(u32),
+    /// Compiled code for gangs of this width.
+    Code(u32),
+}
+
 impl Config {
     const INTERP: Config = Config {
-        gang: None,
+        by: By::Threads,
         threads: 1,
         seed: None,
     };
@@ -32,14 +43,19 @@ impl Config {
     fn options(self) -> Options {
         let mut options = Options::default();
         options.threads = Some(self.threads);
-        options.timeout = Some(Duration::from_secs(if self.gang.is_some() {
+        let seconds = if matches!(self.by, By::Code(_)) {
             10
         } else {
             30
-        }));
-        match self.gang {
-            Some(gang) => options.gang = Some(gang),
-            None => options.engine = Engine::Interp,
+        };
+        options.timeout = Some(Duration::from_secs(seconds));
+        match self.by {
+            By::Threads => options.engine = Engine::Interp,
+            By::Plan(gang) => {
+                options.engine = Engine::Plan;
+                options.gang = Some(gang);
+            }
+            By::Code(gang) => options.gang = Some(gang),
         }
         if let Some(seed) = self.seed {
             options.schedule = Schedule::Random(seed);
@@ -50,9 +66,10 @@ impl Config {
 
 impl std::fmt::Display for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.gang {
-            None => write!(f, "interpreter")?,
-            Some(gang) => write!(f, "gang={gang} threads={}", self.threads)?,
+        match self.by {
+            By::Threads => write!(f, "interpreter")?,
+            By::Plan(gang) => write!(f, "plan of gang={gang}")?,
+            By::Code(gang) => write!(f, "gang={gang} threads={}", self.threads)?,
         }
         self.seed
             .map_or(Ok(()), |seed| write!(f, " schedule=seed:{seed}"))
@@ -64,7 +81,7 @@ impl std::fmt::Display for Config {
 pub fn configs(seed: u64, ptx: &str) -> Vec<Config> {
     const SMALL: usize = 18_000;
     let jit = |gang, threads, seed| Config {
-        gang: Some(gang),
+        by: By::Code(gang),
         threads,
         seed,
     };
@@ -76,11 +93,21 @@ pub fn configs(seed: u64, ptx: &str) -> Vec<Config> {
     } else {
         vec![jit(1, 1, None), jit(4, 1, None)]
     };
-    let last = configs[configs.len() - 1 - (seed % 2) as usize].gang;
+    let last = configs[configs.len() - 1 - (seed % 2) as usize].by;
+    // A plan tells what is wrong with it before code does.
+    let plan = |config: &Config| match config.by {
+        By::Code(gang) if gang > 1 => Some(Config {
+            by: By::Plan(gang),
+            ..*config
+        }),
+        By::Threads | By::Plan(_) | By::Code(_) => None,
+    };
+    let plans: Vec<Config> = configs.iter().filter_map(plan).collect();
+    configs.splice(..0, plans);
     // The code is there already.
     configs.extend(
         [(2, None), (1, Some(seed)), (2, Some(seed + 1))].map(|(threads, seed)| Config {
-            gang: last,
+            by: last,
             threads,
             seed,
         }),
@@ -230,7 +257,11 @@ pub fn seed_quickly(device: &Device, about: About, seed: u64) -> Option<(Case, F
     let (program, case) = program(about, seed);
     let text = program.text();
     let mut configs = configs(seed, &text);
-    configs.retain(|config| config.gang.is_some_and(|gang| gang <= NARROW));
+    let is_narrow = |by: By| match by {
+        By::Threads => false,
+        By::Plan(gang) | By::Code(gang) => gang <= NARROW,
+    };
+    configs.retain(|config| is_narrow(config.by));
     Some((case, check(device, &text, &case, &configs)?))
 }
 
@@ -243,10 +274,9 @@ pub fn shrink(
 ) -> (Program, Case, Finding) {
     let mut best = (program.clone(), *case, finding.clone());
     // The interpreter has always run before.
-    let configs: Vec<Config> = if finding.config.gang.is_some() {
-        vec![finding.config]
-    } else {
-        Vec::new()
+    let configs: Vec<Config> = match finding.config.by {
+        By::Threads => Vec::new(),
+        By::Plan(_) | By::Code(_) => vec![finding.config],
     };
     let still = |program: &Program, case: &Case| {
         check(device, &program.text(), case, &configs).filter(|found| found.kind == finding.kind)
