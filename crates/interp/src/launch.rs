@@ -8,7 +8,6 @@ use ptxjit_ir::{
     FuncId, Function, MAX_CLUSTER, MAX_SHARED_BYTES, Program, RelocTarget, SharedLayout, Space,
     SrcLoc,
 };
-use ptxjit_vectorize::Plan;
 
 use crate::access::LOCAL_BASE;
 use crate::bounds::shared_objects;
@@ -17,6 +16,7 @@ use crate::cluster::Cluster;
 use crate::fault::{Fault, FaultKind};
 use crate::host::Host;
 use crate::memory::Memory;
+use crate::planned::Plan;
 use crate::postdom::PostDominators;
 use crate::watch::finding::Finding;
 use crate::watch::{Allocated, Checks, LastWrites, Names, Watch};

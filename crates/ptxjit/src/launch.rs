@@ -292,8 +292,8 @@ impl Launch {
         })
     }
 
-    /// The plan for the gangs of this launch, and the function that it is for. Warps in lockstep have
-    /// none.
+    /// The plan for the gangs of this launch, and the function that it is for. Warps in lockstep
+    /// have none.
     fn planned(&self, limit: Limit) -> Result<Code, Error> {
         let kernel = &self.kernel.inner;
         let program = kernel.variants.optimized(kernel, limit)?;

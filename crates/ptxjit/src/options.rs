@@ -57,8 +57,8 @@ pub enum Engine {
     Jit,
     /// The interpreter: one thread at a time, slowly and plainly. It exists to be compared with.
     Interp,
-    /// The interpreter, gang by gang as the vectorizer has planned the kernel. A launch fails if the
-    /// plan claims what is not so. For tests of the vectorizer.
+    /// The interpreter, gang by gang as the vectorizer has planned the kernel. A launch fails if
+    /// the plan claims what is not so. For tests of the vectorizer.
     #[doc(hidden)]
     Plan,
 }

@@ -33,7 +33,8 @@ mod waits;
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, BlockCall, Function, Inst, InstData, Terminator, Value, WarpOp};
 
-use ptxjit_passes::effort::{Effort, Spent};
+pub use ptxjit_passes::effort::Effort;
+use ptxjit_passes::effort::Spent;
 
 use flows::{Flows, Found, Stops};
 use heuristics::{Acted, Heuristic, Switches};

@@ -14,7 +14,8 @@ mod held;
 use std::collections::BTreeMap;
 
 use ptxjit_ir::{Block, Function, Inst, InstData, Terminator, Value};
-use ptxjit_vectorize::{LaneLoop, Node, Plan, SingleLane, Wait, WaitKind, Yield};
+pub(crate) use ptxjit_vectorize::Plan;
+use ptxjit_vectorize::{LaneLoop, Node, SingleLane, Wait, WaitKind, Yield};
 use smallvec::SmallVec;
 
 use self::held::{Bits, HeldValues, broken};
@@ -126,8 +127,8 @@ impl<'r, 'p, 'm> Run<'r, 'p, 'm> {
         })
     }
 
-    /// Those lanes at a wait that can go on with the first of them: a gang has one scalar for what is
-    /// uniform or affine, but lanes may have come to the wait in different iterations.
+    /// Those lanes at a wait that can go on with the first of them: a gang has one scalar for what
+    /// is uniform or affine, but lanes may have come to the wait in different iterations.
     fn agreeing(&self, number: usize, mask: u32) -> u32 {
         let lowest = mask.trailing_zeros();
         let live = &self.plan.waits[number].live;
@@ -325,6 +326,9 @@ impl<'r, 'p, 'm> Run<'r, 'p, 'm> {
                 let bits = self.bits(arg, mask)[0].1;
                 self.skip_with(node.results[0], bits, mask);
             }
+            InstData::Sreg { sreg } if sreg.is_volatile() => {
+                self.read_once(node.results[0], mask)?
+            }
             InstData::Store { .. } if self.plan.merged[inst] => self.store_merged(inst, mask)?,
             _ => self.step_all(mask)?,
         }
@@ -340,6 +344,15 @@ impl<'r, 'p, 'm> Run<'r, 'p, 'm> {
             frame.set(result, bits);
             frame.next += 1;
         }
+    }
+
+    /// Reads a clock once for the gang: a moment later it would tell another time.
+    fn read_once(&mut self, result: Value, mask: u32) -> Result<(), Fault> {
+        let first = mask.trailing_zeros();
+        self.step(self.first + first as usize)?;
+        let bits = self.bits(result, 1 << first)[0].1;
+        self.skip_with(result, bits, mask & !(1 << first));
+        Ok(())
     }
 
     /// Stores the words of each lane one by one, as the program has them: together they may be

@@ -7,6 +7,7 @@ mod calls;
 mod faults;
 mod lockstep;
 mod memory;
+mod planned;
 mod sync;
 mod warp_ops;
 
@@ -19,6 +20,7 @@ use ptxjit_ir::{
 };
 use smallvec::SmallVec;
 
+use crate::planned::Plan;
 use crate::{Fault, Host, Launch, SilentHost, VecMemory, launch};
 
 /// A function under construction, with shorthands.
@@ -330,6 +332,18 @@ fn run_with(
     host: &mut dyn Host,
     adjust: impl FnOnce(&mut Launch<'_>),
 ) -> Result<Vec<u32>, Fault> {
+    run_by(program, None, [grid, block], words, host, adjust)
+}
+
+/// The same by a plan.
+fn run_by(
+    program: &Program,
+    plan: Option<&Plan>,
+    [grid, block]: [u32; 2],
+    words: &[u32],
+    host: &mut dyn Host,
+    adjust: impl FnOnce(&mut Launch<'_>),
+) -> Result<Vec<u32>, Fault> {
     ptxjit_ir::verify::program(program).expect("the test's program is well-formed");
     let mut memory = VecMemory::new();
     // Descriptors of functions 0 to 3, 16 bytes each.
@@ -347,6 +361,7 @@ fn run_with(
     let params = buffer.to_le_bytes();
     let mut description = Launch::new(program, [grid, 1, 1], [block, 1, 1], &params);
     description.symbols = &symbols;
+    description.plan = plan;
     adjust(&mut description);
     launch(&description, &mut memory, host)?;
     Ok(memory
