@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! // test interp
-//! // test run gang=1,4,16                compiled, and in the interpreter by the plan
+//! // test run gang=1,4,16                   compiled, and in the interpreter by the plan
 //! // test run seed=1,2                      each schedule in the interpreter and in compiled code
 //! // test check
 //! // test snapshot after=STAGE gang=16 passes=-NAME,…      (gang and passes may be left out)

@@ -290,9 +290,7 @@ impl<'p> Machine<'p, '_> {
             other => unreachable!("{other:?} does not access memory"),
         }
     }
-}
 
-impl<'p> Machine<'p, '_> {
     /// Stores the elements of a store one by one.
     pub(crate) fn store_words(
         &mut self,
@@ -308,7 +306,7 @@ impl<'p> Machine<'p, '_> {
             ..
         } = &node.data
         else {
-            return Ok(());
+            unreachable!("{:?} stores nothing", node.data)
         };
         let elements = values(thread, args);
         for (number, &element) in elements.iter().enumerate() {

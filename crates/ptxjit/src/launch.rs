@@ -559,7 +559,7 @@ impl Prepared {
     pub fn gang(&self) -> u32 {
         match &self.code {
             Code::Jit(_, got, _) => got.code.gang,
-            Code::Interp(..) => 1,
+            Code::Interp(_, plan) => plan.as_ref().map_or(1, |plan| plan.gang),
         }
     }
 

@@ -10,15 +10,8 @@ use ptxjit_ir::{Block, Function, Type, Value};
 use ptxjit_vectorize::{AffineInputs, MayWrap, Plan, Variability};
 use smallvec::SmallVec;
 
-use crate::fault::FaultKind;
-
 /// Lanes, and what a value is for each; not empty.
 pub(super) type Bits = SmallVec<[(u32, u64); 32]>;
-
-/// A claim of the plan that does not hold.
-pub(super) fn broken(what: String) -> FaultKind {
-    FaultKind::Plan(what)
-}
 
 /// What a gang has of a value.
 #[derive(Copy, Clone, Default)]

@@ -18,7 +18,7 @@ pub(crate) use ptxjit_vectorize::Plan;
 use ptxjit_vectorize::{LaneLoop, Node, SingleLane, Wait, WaitKind, Yield};
 use smallvec::SmallVec;
 
-use self::held::{Bits, HeldValues, broken};
+use self::held::{Bits, HeldValues};
 use crate::exec::Step;
 use crate::fault::{Fault, FaultKind};
 use crate::launch::Machine;
@@ -64,7 +64,7 @@ impl<'p> Cta<'p> {
                 };
                 let Some(number) = number else {
                     let what = format!("lane {lane} stops at {}, where nothing waits", at.block);
-                    return Err(self.fault(first + lane, broken(what)));
+                    return Err(self.fault(first + lane, FaultKind::Plan(what)));
                 };
                 *ready.entry(number as usize).or_default() |= 1 << lane;
             }
@@ -96,6 +96,8 @@ struct Run<'r, 'p, 'm> {
     last_mask: Vec<u32>,
     /// The node whose wait is over for the lanes that arrive there next.
     resumed: Option<usize>,
+    /// The header that lanes come back to for another iteration.
+    repeated: Option<usize>,
     /// The lane loop whose lanes run.
     lane_loop: Option<&'p LaneLoop>,
     /// Iterations since this entry.
@@ -122,6 +124,7 @@ impl<'r, 'p, 'm> Run<'r, 'p, 'm> {
             held: HeldValues::new(plan, func),
             last_mask: vec![0; plan.order.nodes.len()],
             resumed: None,
+            repeated: None,
             lane_loop: None,
             iterations: 0,
         })
@@ -193,7 +196,9 @@ impl<'r, 'p, 'm> Run<'r, 'p, 'm> {
             self.iterations = 0;
             return self.check_kept(self.plan.wait_of[header], mask);
         }
-        *self.pending.entry(self.position(header)).or_default() |= mask;
+        let start = self.position(header);
+        self.repeated = Some(start);
+        self.pending.insert(start, mask);
         Ok(())
     }
 
@@ -214,6 +219,7 @@ impl<'r, 'p, 'm> Run<'r, 'p, 'm> {
     /// A block, for the lanes that have arrived.
     fn node(&mut self, pos: usize, block: Block, mask: u32) -> Result<(), Fault> {
         let is_resumed = self.resumed.take() == Some(pos);
+        let is_repeated = self.repeated.take() == Some(pos);
         let lane_loop = self
             .plan
             .lane_loops
@@ -223,7 +229,7 @@ impl<'r, 'p, 'm> Run<'r, 'p, 'm> {
             return self.run_lane_loop(region, pos, mask);
         }
         if self.lane_loop.is_none() && !is_resumed {
-            self.check_masks(pos, block, mask)?;
+            self.check_masks(pos, block, (mask, is_repeated))?;
         }
         self.last_mask[pos] = mask;
         self.held.version = self.held.version_of(block, &|value| self.bits(value, mask));
@@ -249,7 +255,7 @@ impl<'r, 'p, 'm> Run<'r, 'p, 'm> {
     /// Runs the region of a lane loop for one lane after another.
     fn run_lane_loop(&mut self, region: &'p LaneLoop, pos: usize, mask: u32) -> Result<(), Fault> {
         self.check_pending(pos, mask)?;
-        let elsewhere: SmallVec<[usize; 8]> = self.plan.pending[pos].as_slice().into();
+        let elsewhere = &self.plan.pending[pos];
         for &exit in &region.exits {
             let others = region.exits.iter().filter(|&&other| other != exit);
             let others = elsewhere.iter().chain(others).copied();
@@ -274,16 +280,21 @@ impl<'r, 'p, 'm> Run<'r, 'p, 'm> {
         }
     }
 
-    /// What the plan says of the masks of a node.
-    fn check_masks(&mut self, pos: usize, block: Block, mask: u32) -> Result<(), Fault> {
+    /// What the plan says of the masks of a node. Where lanes reconverge at a header, that is
+    /// before the first iteration.
+    fn check_masks(
+        &mut self,
+        pos: usize,
+        block: Block,
+        (mask, is_repeated): (u32, bool),
+    ) -> Result<(), Fault> {
         self.check_pending(pos, mask)?;
         let is_single = self.plan.single_lane[block] != SingleLane::No;
         if is_single && mask.count_ones() != 1 {
             let what = format!("{block} is for one lane, but lanes {mask:#x} arrive");
             return self.fail(mask, what);
         }
-        let is_header = self.plan.order.end_pos[block].is_some();
-        if let (false, Some(from)) = (is_header, self.plan.reconvergence.straight[pos])
+        if let (false, Some(from)) = (is_repeated, self.plan.reconvergence.straight[pos])
             && self.last_mask[from] != mask
         {
             let before = self.last_mask[from];
@@ -293,7 +304,7 @@ impl<'r, 'p, 'm> Run<'r, 'p, 'm> {
         Ok(())
     }
 
-    /// Lanes may be pending only where the plan says so.
+    /// Lanes may be pending only where the plan says so, at a node or on arrival before its wait.
     fn check_pending(&mut self, pos: usize, mask: u32) -> Result<(), Fault> {
         let listed = &self.plan.pending[pos];
         let listed_in = &self.plan.pending_in[pos];
@@ -330,6 +341,7 @@ impl<'r, 'p, 'm> Run<'r, 'p, 'm> {
                 self.read_once(node.results[0], mask)?
             }
             InstData::Store { .. } if self.plan.merged[inst] => self.store_merged(inst, mask)?,
+            // Each lane executes all others by itself.
             _ => self.step_all(mask)?,
         }
         node.results
@@ -510,6 +522,6 @@ impl<'r, 'p, 'm> Run<'r, 'p, 'm> {
     /// A claim of the plan that does not hold.
     fn fail(&self, mask: u32, what: String) -> Result<(), Fault> {
         let lane = mask.trailing_zeros() as usize % self.plan.gang as usize;
-        Err(self.cta.fault(self.first + lane, broken(what)))
+        Err(self.cta.fault(self.first + lane, FaultKind::Plan(what)))
     }
 }

@@ -1,7 +1,7 @@
 //! Gangs that run as planned, and plans that claim what is not so.
 
 use ptxjit_ir::{Block, Function, InstData, IntBinaryOp, Program, Terminator, Type, Value};
-use ptxjit_vectorize::{Effort, Node, Plan, PlanFacts, SingleLane, Variability};
+use ptxjit_vectorize::{Effort, Plan, PlanFacts, SingleLane, Variability};
 
 use super::{kernel, run, run_by};
 use crate::{Fault, FaultKind, SilentHost};
@@ -167,19 +167,4 @@ fn waits_keep_what_is_used_behind_them() {
     finds("is used and not held", |_, plan| {
         plan.waits.iter_mut().for_each(|wait| wait.live.clear());
     });
-}
-
-#[test]
-fn blocks_are_in_the_order_of_the_plan() {
-    let (program, plan) = planned(diverging());
-    let func = &program.functions[&program.entry];
-    let at = |block: Block| plan.order.block_pos[block].unwrap();
-    let last = targets(func).into_iter().map(at).max().unwrap();
-    assert!(at(join(func).0) > last);
-    assert!(
-        plan.order
-            .nodes
-            .iter()
-            .all(|node| matches!(node, Node::Block(_)))
-    );
 }
