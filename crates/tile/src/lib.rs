@@ -11,29 +11,110 @@
     reason = "vector instructions are chosen when running, and read and write through pointers"
 )]
 
-/// Adds A * B to D: A has `m` rows of `k` elements, B `k` rows of `n`, D `m` rows of `n`, each row
-/// right behind the one before.
+/// What stands for every NaN in a sum.
+pub const CANONICAL_NAN: u32 = 0x7fff_ffff;
+
+/// A matrix by rows: elements, and how many there are from one row to the next.
+#[derive(Copy, Clone, Debug)]
+pub struct Factor<'a> {
+    /// The first row's first element is the first.
+    pub elements: &'a [f32],
+    /// At least the columns.
+    pub pitch: usize,
+}
+
+/// Sums as the bits of f32, by rows.
+#[derive(Debug)]
+pub struct Sums<'a> {
+    /// The first row's first sum is the first.
+    pub bits: &'a mut [u32],
+    /// From one row to the next; at least the columns.
+    pub pitch: usize,
+}
+
+/// Elements from the first of so many rows to the last.
+fn span(rows: usize, columns: usize, pitch: usize) -> usize {
+    match rows {
+        0 => 0,
+        _ => (rows - 1) * pitch + columns,
+    }
+}
+
+/// Adds A * B to D: A has `m` rows of `k` elements, B `k` rows of `n`, D `m` rows of `n`. Each NaN
+/// in D is [`CANONICAL_NAN`] then.
 ///
 /// # Panics
 ///
-/// If a matrix has fewer elements.
-pub fn multiply_add(a: &[f32], b: &[f32], d: &mut [f32], [m, n, k]: [usize; 3]) {
-    let (a, b, d) = (&a[..m * k], &b[..k * n], &mut d[..m * n]);
+/// If a matrix has fewer elements, or a pitch is less than the columns.
+pub fn multiply_add(a: Factor<'_>, b: Factor<'_>, d: Sums<'_>, [m, n, k]: [usize; 3]) {
+    assert!(a.pitch >= k && b.pitch >= n && d.pitch >= n, "rows overlap");
+    let a = Factor {
+        elements: &a.elements[..span(m, k, a.pitch)],
+        ..a
+    };
+    let b = Factor {
+        elements: &b.elements[..span(k, n, b.pitch)],
+        ..b
+    };
+    let d = Sums {
+        bits: &mut d.bits[..span(m, n, d.pitch)],
+        ..d
+    };
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
         // SAFETY: the processor has these instructions.
         return unsafe { avx2::multiply_add(a, b, d, [m, n, k]) };
     }
     for row in 0..m {
-        add_row(&a[row * k..][..k], b, &mut d[row * n..][..n], n);
+        let sums = &mut d.bits[row * d.pitch..][..n];
+        add_row(&a.elements[row * a.pitch..][..k], b, sums);
     }
 }
 
-/// Adds the product of a row of A and B to columns of D; rows of B have `n` elements.
-fn add_row(a: &[f32], b: &[f32], sums: &mut [f32], n: usize) {
-    for (k, &a) in a.iter().enumerate() {
-        for (sum, &b) in sums.iter_mut().zip(&b[k * n..]) {
-            *sum = a.mul_add(b, *sum);
+/// Adds the product of a row of A and B to columns of D.
+fn add_row(a: &[f32], b: Factor<'_>, sums: &mut [u32]) {
+    for (column, bits) in sums.iter_mut().enumerate() {
+        let steps = a.iter().enumerate();
+        let sum = steps.fold(f32::from_bits(*bits), |sum, (k, &a)| {
+            a.mul_add(b.elements[k * b.pitch + column], sum)
+        });
+        *bits = match sum.is_nan() {
+            true => CANONICAL_NAN,
+            false => sum.to_bits(),
+        };
+    }
+}
+
+/// Writes the columns of a matrix as rows: row `n` of `to` has the elements of column `n` of `from`
+/// in the order of its rows.
+///
+/// # Panics
+///
+/// If a matrix has fewer elements, or a pitch is less than the columns.
+pub fn transpose(from: Factor<'_>, [rows, columns]: [usize; 2], to: &mut [f32], pitch: usize) {
+    assert!(from.pitch >= columns && pitch >= rows, "rows overlap");
+    let elements = &from.elements[..span(rows, columns, from.pitch)];
+    let to = &mut to[..span(columns, rows, pitch)];
+    // Blocks of eight by eight stay in registers, and what is left goes one by one.
+    let (whole_rows, whole_columns) = (rows / 8 * 8, columns / 8 * 8);
+    for row in (0..whole_rows).step_by(8) {
+        for column in (0..whole_columns).step_by(8) {
+            let block: [[f32; 8]; 8] = std::array::from_fn(|n| {
+                let at = (row + n) * from.pitch + column;
+                std::array::from_fn(|m| elements[at..][..8][m])
+            });
+            for n in 0..8 {
+                let row = &mut to[(column + n) * pitch + row..][..8];
+                for (element, from) in row.iter_mut().zip(&block) {
+                    *element = from[n];
+                }
+            }
+        }
+    }
+    for row in 0..rows {
+        let first = if row < whole_rows { whole_columns } else { 0 };
+        for column in first..columns {
+            to[column * pitch + row] = elements[row * from.pitch + column];
         }
     }
 }
@@ -60,108 +141,117 @@ pub fn from_halves(halves: &[u8], out: &mut [f32], plain: impl Fn(u16) -> f32) {
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use core::arch::x86_64::{
-        __m256, _mm_loadu_si128, _mm256_cvtph_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_set1_ps,
-        _mm256_storeu_ps,
+        __m256, _CMP_UNORD_Q, _mm_loadu_si128, _mm256_blendv_ps, _mm256_castsi256_ps,
+        _mm256_cmp_ps, _mm256_cvtph_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_set1_epi32,
+        _mm256_set1_ps, _mm256_storeu_ps,
     };
+
+    use std::ops::Range;
+
+    use super::{CANONICAL_NAN, Factor, Sums, add_row, span};
 
     /// Elements of a vector.
     const LANES: usize = 8;
 
+    /// Elements of B that stay in the first-level cache while all rows of A pass: half of it.
+    const PANEL: usize = 4096;
+
     /// As outside; the sizes fit.
     #[target_feature(enable = "avx2,fma")]
-    pub(super) fn multiply_add(a: &[f32], b: &[f32], d: &mut [f32], [m, n, k]: [usize; 3]) {
-        let mut column = 0;
-        // Eight sums are under way at a time, as many as a multiply-add takes to be done, twice
-        // over. A block of B stays in the first cache for all rows.
-        while column + 2 * LANES <= n {
+    pub(super) fn multiply_add(a: Factor<'_>, b: Factor<'_>, d: Sums<'_>, [m, n, k]: [usize; 3]) {
+        let panel = (PANEL / k.max(1) / (2 * LANES)).max(1) * 2 * LANES;
+        let a_row = |row: usize| Factor {
+            elements: a.elements.get(row * a.pitch..).unwrap_or(&[]),
+            ..a
+        };
+        for first in (0..n).step_by(panel) {
+            let columns = first..n.min(first + panel);
             let mut row = 0;
+            // Eight sums are under way at a time: a processor begins two in each of the four cycles
+            // that one takes.
             while row + 4 <= m {
-                block::<4, 2>(
-                    &a[row * k..],
-                    &b[column..],
-                    &mut d[row * n + column..],
-                    [n, k],
-                );
+                let bits = &mut d.bits[row * d.pitch..];
+                add_rows::<4>(a_row(row), b, Sums { bits, ..d }, columns.clone(), k);
                 row += 4;
             }
             while row < m {
-                block::<1, 2>(
-                    &a[row * k..],
-                    &b[column..],
-                    &mut d[row * n + column..],
-                    [n, k],
-                );
+                let bits = &mut d.bits[row * d.pitch..];
+                add_rows::<1>(a_row(row), b, Sums { bits, ..d }, columns.clone(), k);
                 row += 1;
-            }
-            column += 2 * LANES;
-        }
-        while column + LANES <= n {
-            let mut row = 0;
-            while row + 8 <= m {
-                block::<8, 1>(
-                    &a[row * k..],
-                    &b[column..],
-                    &mut d[row * n + column..],
-                    [n, k],
-                );
-                row += 8;
-            }
-            while row < m {
-                block::<1, 1>(
-                    &a[row * k..],
-                    &b[column..],
-                    &mut d[row * n + column..],
-                    [n, k],
-                );
-                row += 1;
-            }
-            column += LANES;
-        }
-        if column < n {
-            for row in 0..m {
-                for (k_idx, &a) in a[row * k..][..k].iter().enumerate() {
-                    for x in column..n {
-                        d[row * n + x] = a.mul_add(b[k_idx * n + x], d[row * n + x]);
-                    }
-                }
             }
         }
     }
 
-    /// `ROWS` rows and `VECTORS` vectors of columns.
+    /// Some columns of the first `ROWS` rows.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn add_rows<const ROWS: usize>(
+        a: Factor<'_>,
+        b: Factor<'_>,
+        d: Sums<'_>,
+        columns: Range<usize>,
+        k: usize,
+    ) {
+        let mut column = columns.start;
+        while column + 2 * LANES <= columns.end {
+            block::<ROWS, 2>(a, b, (d.bits, d.pitch), column, k);
+            column += 2 * LANES;
+        }
+        if column + LANES <= columns.end {
+            block::<ROWS, 1>(a, b, (d.bits, d.pitch), column, k);
+            column += LANES;
+        }
+        for row in 0..ROWS {
+            let sums = &mut d.bits[row * d.pitch..][column..columns.end];
+            if !sums.is_empty() && k > 0 {
+                let elements = &b.elements[column..];
+                add_row(&a.elements[row * a.pitch..][..k], Factor { elements, ..b }, sums);
+            }
+        }
+    }
+
+    /// `ROWS` rows and `VECTORS` vectors of columns from `column` on.
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     fn block<const ROWS: usize, const VECTORS: usize>(
-        a: &[f32],
-        b: &[f32],
-        d: &mut [f32],
-        [n, k]: [usize; 2],
+        a: Factor<'_>,
+        b: Factor<'_>,
+        (d, pitch): (&mut [u32], usize),
+        column: usize,
+        k: usize,
     ) {
-        if k == 0 {
-            return;
-        }
         let width = VECTORS * LANES;
         // What is read and written below lies in these.
-        let (a, b) = (&a[..ROWS * k], &b[..(k - 1) * n + width]);
-        let d = &mut d[..(ROWS - 1) * n + width];
+        let from_a = &a.elements[..span(ROWS, k, a.pitch)];
+        let from_b = match k {
+            0 => &[][..],
+            _ => &b.elements[column..][..span(k, width, b.pitch)],
+        };
+        let d = &mut d[column..][..span(ROWS, width, pitch)];
         // SAFETY: rows of D, of B and of A end within the slices above.
         unsafe {
             let mut sums: [[__m256; VECTORS]; ROWS] = std::array::from_fn(|row| {
-                std::array::from_fn(|v| _mm256_loadu_ps(d.as_ptr().add(row * n + v * LANES)))
+                std::array::from_fn(|v| {
+                    _mm256_loadu_ps(d.as_ptr().add(row * pitch + v * LANES).cast())
+                })
             });
             for k_idx in 0..k {
-                let b: [__m256; VECTORS] =
-                    std::array::from_fn(|v| _mm256_loadu_ps(b.as_ptr().add(k_idx * n + v * LANES)));
+                let b: [__m256; VECTORS] = std::array::from_fn(|v| {
+                    _mm256_loadu_ps(from_b.as_ptr().add(k_idx * b.pitch + v * LANES))
+                });
                 for (row, sums) in sums.iter_mut().enumerate() {
-                    let a = _mm256_set1_ps(*a.as_ptr().add(row * k + k_idx));
+                    let a = _mm256_set1_ps(*from_a.as_ptr().add(row * a.pitch + k_idx));
                     for (sum, &b) in sums.iter_mut().zip(&b) {
                         *sum = _mm256_fmadd_ps(a, b, *sum);
                     }
                 }
             }
+            let nan = _mm256_castsi256_ps(_mm256_set1_epi32(CANONICAL_NAN as i32));
             for (row, sums) in sums.iter().enumerate() {
                 for (v, &sum) in sums.iter().enumerate() {
-                    _mm256_storeu_ps(d.as_mut_ptr().add(row * n + v * LANES), sum);
+                    let is_nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(sum, sum);
+                    let sum = _mm256_blendv_ps(sum, nan, is_nan);
+                    _mm256_storeu_ps(d.as_mut_ptr().add(row * pitch + v * LANES).cast(), sum);
                 }
             }
         }

@@ -14,6 +14,7 @@ fn numbers(n: usize, seed: u64) -> Vec<f32> {
     (0..n).map(|_| next()).collect()
 }
 
+/// Between the rows of a matrix lie elements that count for nothing.
 #[test]
 fn sums_are_those_of_single_steps() {
     for [m, n, k] in [
@@ -23,21 +24,80 @@ fn sums_are_those_of_single_steps() {
         [3, 40, 5],
         [5, 11, 3],
         [2, 8, 0],
+        [0, 8, 4],
+        [9, 300, 64],
     ] {
-        let (a, b, d) = (numbers(m * k, 1), numbers(k * n, 2), numbers(m * n, 3));
-        let mut got = d.clone();
-        multiply_add(&a, &b, &mut got, [m, n, k]);
-        for row in 0..m {
-            for column in 0..n {
-                let want = (0..k).fold(d[row * n + column], |sum, k_idx| {
-                    a[row * k + k_idx].mul_add(b[k_idx * n + column], sum)
+        for gap in [0, 3] {
+            let pitches = [k + gap, n + 2 * gap, n + gap];
+            let [a, b] = [m * pitches[0], k * pitches[1]].map(|len| numbers(len, len as u64));
+            let old = numbers(m * pitches[2], 3);
+            let mut got: Vec<u32> = old.iter().map(|sum| sum.to_bits()).collect();
+            let factor = |elements, n: usize| Factor {
+                elements,
+                pitch: pitches[n],
+            };
+            let sums = Sums {
+                bits: &mut got,
+                pitch: pitches[2],
+            };
+            multiply_add(factor(&a, 0), factor(&b, 1), sums, [m, n, k]);
+            for (at, &got) in got.iter().enumerate() {
+                let (row, column) = (at / pitches[2], at % pitches[2]);
+                let steps = 0..if column < n { k } else { 0 };
+                let want = steps.fold(old[at], |sum, k_idx| {
+                    a[row * pitches[0] + k_idx].mul_add(b[k_idx * pitches[1] + column], sum)
                 });
                 assert_eq!(
-                    got[row * n + column],
+                    f32::from_bits(got),
                     want,
-                    "{m} x {n} x {k}: {row}, {column}"
+                    "{m} x {n} x {k}, {gap} between rows: {row}, {column}"
                 );
             }
+        }
+    }
+}
+
+#[test]
+fn each_nan_is_the_canonical_one() {
+    for n in [8, 5] {
+        let a = [f32::INFINITY, 1.0];
+        let b: Vec<f32> = (0..2 * n).map(|at| if at == 3 { 0.0 } else { 1.0 }).collect();
+        let mut bits = vec![0; n];
+        bits[2] = 0xffc0_1234;
+        let factor = |elements, pitch| Factor { elements, pitch };
+        let sums = Sums {
+            bits: &mut bits,
+            pitch: n,
+        };
+        multiply_add(factor(&a, 2), factor(&b, n), sums, [1, n, 2]);
+        for (column, &got) in bits.iter().enumerate() {
+            let want = match column {
+                2 | 3 => 0x7fff_ffff,
+                _ => f32::INFINITY.to_bits(),
+            };
+            assert_eq!(got, want, "column {column} of {n}");
+        }
+    }
+}
+
+#[test]
+fn columns_become_rows() {
+    for [rows, columns] in [[8, 16], [16, 8], [11, 9], [3, 4], [24, 17], [8, 0]] {
+        let (from_pitch, pitch) = (columns + 2, rows + 5);
+        let from = numbers(rows * from_pitch, 4);
+        let mut to = vec![7.0; columns * pitch];
+        let matrix = Factor {
+            elements: &from,
+            pitch: from_pitch,
+        };
+        transpose(matrix, [rows, columns], &mut to, pitch);
+        for (at, &got) in to.iter().enumerate() {
+            let (column, row) = (at / pitch, at % pitch);
+            let want = match row < rows {
+                true => from[row * from_pitch + column],
+                false => 7.0,
+            };
+            assert_eq!(got, want, "{rows} x {columns}: {row}, {column}");
         }
     }
 }

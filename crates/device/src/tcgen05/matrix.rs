@@ -56,7 +56,9 @@ impl Descriptor {
         let refuse =
             |why: String| Fault::refused(format!("the descriptor {bits:#018x} of {what}: {why}"));
         let field = |from: u32, n: u32| (bits >> from) as usize & ((1 << n) - 1);
-        if field(46, 3) != 1 {
+        // The ISA has 0b001 there. Kernels of Triton up to 3.5 leave the bits zero, as they are in
+        // descriptors of `wgmma`, and run on GPUs.
+        if field(46, 3) > 1 {
             return Err(refuse("bits 46 to 48 must be 0b001".into()));
         }
         if field(53, 8) != 0 {
@@ -99,49 +101,110 @@ impl Descriptor {
     /// The offset of a unit in shared memory: along K, that of row `outer` and unit `inner`; else,
     /// that of unit `outer` along M or N and of `inner` along K.
     pub(super) fn unit(&self, major: Major, outer: usize, inner: usize) -> usize {
+        self.units(major).at(outer, inner)
+    }
+
+    /// Where the units are.
+    pub(super) fn units(&self, major: Major) -> Units {
         let row = self.swizzle.row();
-        let offset = match (major, self.swizzle) {
-            (Major::K, Swizzle::None) => {
-                outer % 8 * UNIT + outer / 8 * self.stride + inner * self.lead
-            }
-            (Major::K, _) => {
-                outer % 8 * UNIT * row + outer / 8 * self.stride + self.along_row(inner)
-            }
-            (Major::Mn, Swizzle::None) => {
-                outer * self.stride + inner % 8 * UNIT + inner / 8 * self.lead
-            }
-            (Major::Mn, swizzle) => {
-                let rows = if swizzle == Swizzle::Bytes128By32 {
-                    4
-                } else {
-                    8
-                };
-                outer % row * UNIT
-                    + outer / row * self.lead
-                    + inner % rows * UNIT * row
-                    + inner / rows * self.stride
-            }
+        let (log_row, in_row) = (row.ilog2(), UNIT * row);
+        let (outer, inner) = match (major, self.swizzle) {
+            (Major::K, Swizzle::None) => (
+                Steps::new(3, UNIT, self.stride),
+                Steps::new(0, 0, self.lead),
+            ),
+            (Major::K, _) => (
+                Steps::new(3, in_row, self.stride),
+                Steps::new(0, 0, UNIT),
+            ),
+            (Major::Mn, Swizzle::None) => (
+                Steps::new(0, 0, self.stride),
+                Steps::new(3, UNIT, self.lead),
+            ),
+            (Major::Mn, Swizzle::Bytes128By32) => (
+                Steps::new(log_row, UNIT, self.lead),
+                Steps::new(2, in_row, self.stride),
+            ),
+            (Major::Mn, _) => (
+                Steps::new(log_row, UNIT, self.lead),
+                Steps::new(3, in_row, self.stride),
+            ),
         };
-        self.swizzled(self.start.wrapping_add(offset))
+        // Two units change places as one.
+        let (mask, shift) = match self.swizzle {
+            Swizzle::Bytes128By32 => (3, 5),
+            _ => (row - 1, 4),
+        };
+        Units {
+            start: self.start,
+            outer,
+            inner,
+            lead: (self.is_absolute && major == Major::K).then_some(self.lead),
+            base: self.base,
+            mask,
+            shift,
+        }
+    }
+}
+
+/// Bytes from the first of a sequence of units: `within` from one to the next of a pattern of
+/// `1 << log`, and `beyond` from one pattern to the next.
+#[derive(Copy, Clone, Debug)]
+struct Steps {
+    log: u32,
+    within: usize,
+    beyond: usize,
+}
+
+impl Steps {
+    fn new(log: u32, within: usize, beyond: usize) -> Steps {
+        Steps {
+            log,
+            within,
+            beyond,
+        }
+    }
+
+    fn offset(self, n: usize) -> usize {
+        (n & ((1 << self.log) - 1)) * self.within + (n >> self.log) * self.beyond
+    }
+}
+
+/// Where the units of a matrix are in shared memory.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Units {
+    start: usize,
+    outer: Steps,
+    inner: Steps,
+    /// The address of units beyond a row of the pattern, if they have one of their own.
+    lead: Option<usize>,
+    /// How addresses are permuted.
+    base: usize,
+    mask: usize,
+    shift: usize,
+}
+
+impl Units {
+    /// The offset of a unit, see [`Descriptor::unit`].
+    pub(super) fn at(&self, outer: usize, inner: usize) -> usize {
+        let offset = self.outer.offset(outer) + self.along_row(inner);
+        let at = self.start.wrapping_add(offset);
+        at ^ ((at >> 7).wrapping_sub(self.base) & self.mask) << self.shift
     }
 
     /// Bytes from the first unit of a row to another.
     fn along_row(&self, inner: usize) -> usize {
         const ROW: usize = 128;
-        let offset = inner * UNIT;
+        let offset = self.inner.offset(inner);
+        let Some(lead) = self.lead else {
+            return offset;
+        };
         let within = self.start % ROW + offset;
-        if !self.is_absolute || within < ROW {
+        if within < ROW {
             return offset;
         }
         // The second piece begins at the address that the leading dimension's field is.
-        (self.lead + within - ROW).wrapping_sub(self.start)
-    }
-
-    fn swizzled(&self, at: usize) -> usize {
-        if self.swizzle == Swizzle::Bytes128By32 {
-            return at ^ ((at >> 7).wrapping_sub(self.base) & 3) << 5;
-        }
-        at ^ ((at >> 7).wrapping_sub(self.base) & (self.swizzle.row() - 1)) << 4
+        (lead + within - ROW).wrapping_sub(self.start)
     }
 }
 

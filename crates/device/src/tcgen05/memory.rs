@@ -142,6 +142,11 @@ impl TensorMemory {
         &mut self.cells[lane * COLUMNS..][..COLUMNS]
     }
 
+    /// The cells of a lane and of those behind it, [`COLUMNS`] of each.
+    pub(super) fn lanes_mut(&mut self, first: usize) -> &mut [u32] {
+        &mut self.cells[first * COLUMNS..]
+    }
+
     /// Refuses columns that are not allocated.
     pub(super) fn check(&self, first: u32, count: u32, what: &str) -> Result<(), Fault> {
         let is_live = |column: u32| {

@@ -5,7 +5,10 @@
 //! nearest f32 at each step, as in the other products; factors of blocks are multiplied with the
 //! elements without rounding. Of integers the sum is exact and is wrapped or clamped once.
 
+use std::ops::Range;
+
 use ptxjit_ir::{Convert, NumFmt, SumFmt, TensorMma, eval};
+use ptxjit_tile::{CANONICAL_NAN, Factor, Sums};
 
 use super::columns::ZeroColumns;
 use super::elements::{decode_cells, factor};
@@ -107,25 +110,40 @@ pub(super) fn execute(
     }
     let mut b = product.b(ctas, columns.shift)?;
     columns.clear(&mut b);
-    let mut d = product.old_d(ctas);
-    match shape.factors {
-        Some(factors) => product.add_scaled(ctas, factors, (&mut a, &mut b), &kept, &mut d),
-        None => add(&a, &b, &kept, &mut d),
+    if shape.factors.is_none() && product.is_in_place() && !meets_zeros(&b, &kept) {
+        product.add_in_place(ctas, &a, &b);
+    } else {
+        let mut d = product.old_d(ctas);
+        match shape.factors {
+            Some(factors) => product.add_scaled(ctas, factors, (&mut a, &mut b), &kept, &mut d),
+            None => add(&a, &b, &kept, &mut d),
+        }
+        product.store(ctas, &d);
     }
-    product.store(ctas, &d);
     if op.shifts_a {
         product.shift_a(ctas);
     }
     Ok(())
 }
 
+/// Whether the zeros of a sparse A would meet an infinity or a NaN of B.
+fn meets_zeros(b: &Matrix, kept: &[bool]) -> bool {
+    !kept.is_empty() && !b.elements.iter().all(|x| x.is_finite())
+}
+
 /// Adds A * B to D. `kept` tells which elements a sparse A has; it is empty for others.
 fn add(a: &Matrix, b: &Matrix, kept: &[bool], d: &mut Matrix) {
-    // The zeros of a sparse A must not meet an infinity of B.
-    if kept.is_empty() || b.elements.iter().all(|x| x.is_finite()) {
-        let rows = d.elements.len() / d.columns;
-        let sizes = [rows, d.columns, a.columns];
-        ptxjit_tile::multiply_add(&a.elements, &b.elements, &mut d.elements, sizes);
+    if !meets_zeros(b, kept) {
+        let (n, rows) = (d.columns, d.elements.len() / d.columns);
+        let mut bits: Vec<u32> = d.elements.iter().map(|sum| sum.to_bits()).collect();
+        let sums = Sums {
+            bits: &mut bits,
+            pitch: n,
+        };
+        ptxjit_tile::multiply_add(a.factor(), b.factor(), sums, [rows, n, a.columns]);
+        for (sum, bits) in d.elements.iter_mut().zip(bits) {
+            *sum = f32::from_bits(bits);
+        }
         return;
     }
     for (row, sums) in d.elements.chunks_exact_mut(d.columns).enumerate() {
@@ -258,6 +276,10 @@ impl Product<'_> {
         let rows = m / ctas.count();
         for cta in 0..ctas.count() {
             let part = stored.read(ctas.shared(cta), 0..rows, k)?;
+            if major == Major::K && rows == m {
+                a = part;
+                break;
+            }
             let to = &mut a.elements[cta * rows * k..][..rows * k];
             match major {
                 Major::K => to.copy_from_slice(&part.elements),
@@ -290,6 +312,10 @@ impl Product<'_> {
         let columns = n / ctas.count();
         for cta in 0..ctas.count() {
             let part = stored.read(ctas.shared(cta), shift..shift + columns, k)?;
+            if major == Major::Mn && columns == n {
+                b = part;
+                break;
+            }
             match major {
                 Major::K => part.transpose(&mut b.elements[cta * columns..], n),
                 Major::Mn => {
@@ -370,9 +396,62 @@ impl Product<'_> {
         d
     }
 
+    /// Whether the cells of D are the sums of f32 that products are added to.
+    fn is_in_place(&self) -> bool {
+        let lane_mask = &self.operands.lane_mask;
+        self.shape.d == SumFmt::F32
+            && self.op.d_scale == 0
+            && lane_mask.iter().all(|&lanes| lanes == 0)
+    }
+
+    /// Adds A * B to D in its cells.
+    fn add_in_place(&self, ctas: &mut Ctas<'_>, a: &Matrix, b: &Matrix) {
+        let k = a.columns;
+        self.each_run(|rows, columns, (cta, lane)| {
+            let memory = ctas.memory_mut(cta);
+            if !self.operands.adds_d {
+                for lane in lane..lane + rows.len() {
+                    memory.lane_mut(lane)[self.operands.d.column..][..columns.len()].fill(0);
+                }
+            }
+            let a = Factor {
+                elements: &a.elements[rows.start * k..rows.end * k],
+                pitch: k,
+            };
+            let sizes = [rows.len(), columns.len(), k];
+            let b = Factor {
+                elements: b.elements.get(columns.start..).unwrap_or(&[]),
+                pitch: b.columns,
+            };
+            let sums = Sums {
+                bits: &mut memory.lanes_mut(lane)[self.operands.d.column..],
+                pitch: super::COLUMNS,
+            };
+            ptxjit_tile::multiply_add(a, b, sums, sizes);
+        });
+    }
+
+    /// As [`Self::each_part`], with rows whose lanes follow each other together.
+    fn each_run(&self, mut f: impl FnMut(Range<usize>, Range<usize>, (usize, usize))) {
+        let parts = self.shape.layout.parts();
+        let columns = self.shape.n / parts;
+        for part in 0..parts {
+            let place = |row| self.shape.layout.place(row, part);
+            let mut first = 0;
+            while first < self.shape.m {
+                let (cta, lane) = place(first);
+                let follows = |&row: &usize| place(row) == (cta, lane + row - first);
+                let rows = (first..self.shape.m).take_while(follows).count();
+                let columns = part * columns..(part + 1) * columns;
+                f(first..first + rows, columns, (cta, self.half + lane));
+                first += rows;
+            }
+        }
+    }
+
     /// Calls `f` with each row of D, a range of its columns, and the CTA and the lane that hold
     /// these.
-    fn each_part(&self, mut f: impl FnMut(usize, std::ops::Range<usize>, (usize, usize))) {
+    fn each_part(&self, mut f: impl FnMut(usize, Range<usize>, (usize, usize))) {
         let parts = self.shape.layout.parts();
         let columns = self.shape.n / parts;
         for row in 0..self.shape.m {
@@ -399,7 +478,7 @@ impl Product<'_> {
             let cells = &mut ctas.memory_mut(cta).lane_mut(lane)[self.operands.d.column..];
             for (cell, &sum) in cells.iter_mut().zip(&d.row(row)[columns]) {
                 let bits = if sum.is_nan() {
-                    0x7fff_ffff
+                    CANONICAL_NAN
                 } else {
                     sum.to_bits()
                 };

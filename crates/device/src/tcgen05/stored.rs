@@ -1,6 +1,7 @@
 //! Matrices of numbers, and how they are read from shared memory.
 
 use ptxjit_ir::MatrixFmt;
+use ptxjit_tile::Factor;
 
 use super::elements::{decode_units, per_unit};
 use super::matrix::{Descriptor, Major, UNIT, unit_at};
@@ -32,10 +33,15 @@ impl Matrix {
 impl Matrix {
     /// Writes the columns as rows, `pitch` elements from one to the next.
     pub(super) fn transpose(&self, to: &mut [f32], pitch: usize) {
-        for (column, row) in self.elements.chunks_exact(self.columns).enumerate() {
-            for (n, &element) in row.iter().enumerate() {
-                to[n * pitch + column] = element;
-            }
+        let sizes = [self.elements.len() / self.columns, self.columns];
+        ptxjit_tile::transpose(self.factor(), sizes, to, pitch);
+    }
+
+    /// For the tiles that products consist of.
+    pub(super) fn factor(&self) -> Factor<'_> {
+        Factor {
+            elements: &self.elements,
+            pitch: self.columns,
         }
     }
 }
@@ -62,10 +68,13 @@ impl Stored {
             Major::K => (rows.clone(), k.div_ceil(n), k),
             Major::Mn => (rows.start / n..rows.end.div_ceil(n), k, rows.len()),
         };
-        let mut bytes = Vec::with_capacity(outer.len() * inner * UNIT);
+        let places = self.descriptor.units(self.major);
+        let mut units = vec![[0; UNIT]; outer.len() * inner];
+        let mut rest = units.iter_mut();
         let mut take = |outer, inner| {
-            let at = self.descriptor.unit(self.major, outer, inner);
-            bytes.extend_from_slice(unit_at(shared, at, self.what)?);
+            if let Some(unit) = rest.next() {
+                *unit = *unit_at(shared, places.at(outer, inner), self.what)?;
+            }
             Ok::<_, Fault>(())
         };
         match self.major {
@@ -75,8 +84,8 @@ impl Stored {
             Major::Mn => (0..inner)
                 .try_for_each(|inner| outer.clone().try_for_each(|outer| take(outer, inner)))?,
         }
-        let mut elements = vec![0.0; bytes.len() / UNIT * n];
-        decode_units(self.fmt, &bytes, &mut elements);
+        let mut elements = vec![0.0; units.len() * n];
+        decode_units(self.fmt, units.as_flattened(), &mut elements);
         let (width, first) = match self.major {
             Major::K => (inner * n, 0),
             Major::Mn => (outer.len() * n, rows.start % n),

@@ -321,6 +321,20 @@ impl Barrier {
         }
     }
 
+    /// As [`Self::in_window`], also for an address in the window that was widened, where a generic
+    /// one is asked for: GPUs take the low half of either. Kernels of Triton up to 3.5 pass such
+    /// ones to `tcgen05.commit`, for which the ISA leaves undefined what happens.
+    pub(super) fn in_window_or_low(self, t: &mut Translator<'_>) -> Barrier {
+        if self.space != Space::Generic {
+            return self;
+        }
+        let converted = self.in_window(t);
+        let limit = t.iconst(Type::B64, 1 << 32);
+        let is_low = t.compare(CompareOp::Ult, self.addr, limit);
+        let addr = t.select(is_low, self.addr, converted.addr);
+        Barrier { addr, ..converted }
+    }
+
     /// The same barrier of another CTA, whose memory begins at `part` of the window.
     pub(super) fn in_cta(self, t: &mut Translator<'_>, part: Value) -> Barrier {
         Barrier {

@@ -232,11 +232,10 @@ pub(super) fn shift<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), D
 /// products to take a while: threads that wait for each phase of a barrier, and that nothing else
 /// holds together, would miss phases if one of them ran ahead. So others run here.
 pub(super) fn commit<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-    let barrier = barrier(t, inst, 0)?;
+    let barrier = barrier(t, inst, 0)?.in_window_or_low(t);
     if inst.has(Mod::MulticastCluster) {
         let mask = t.src_as(inst, 1, T::U16)?;
         let mask = t.zext_or_trunc(mask, Type::B32);
-        let barrier = barrier.in_window(t);
         each_cta(t, mask, |t, part| {
             let barrier = barrier.in_cta(t, part);
             arrive(t, barrier)
