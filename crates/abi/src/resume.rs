@@ -61,4 +61,14 @@ pub struct ResumePoint {
     /// Slots that only the first lane fills where a gang stopped as a whole: the others have the
     /// same value.
     pub shared: Vec<(u32, Type)>,
+    /// Whether code counts on all lanes of the warp that have not ended going on together.
+    pub is_whole: bool,
+}
+
+impl ResumePoint {
+    /// Whether the runtime reads values of the lanes.
+    pub fn reads_slots(&self) -> bool {
+        let is_slot = |operand: &Operand| matches!(operand, Operand::Slot { .. });
+        self.operands.iter().any(is_slot)
+    }
 }

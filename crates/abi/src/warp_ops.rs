@@ -49,7 +49,7 @@ pub fn compute(op: WarpOp, ty: Type, group: u32, args: &[Lanes], out: &mut [Lane
         WarpOp::ReduxFminNan => float_fold(a, group, |x| x, true),
         WarpOp::ReduxFmaxNan => float_fold(a, group, |x| -x, true),
         WarpOp::Elect => elect(group, out),
-        WarpOp::Sync => 0,
+        WarpOp::Sync | WarpOp::AlignedSync => 0,
         WarpOp::ActiveMask => group,
         WarpOp::Transpose => return transpose(a, group, out),
         WarpOp::Mma(mma) => return mma::compute(&mma, group, args, out),

@@ -208,7 +208,8 @@ fn object_of(
         entries,
         mut plan,
     } = planned::planned(program, options, gang, (&shared, Runs::Code), &effort)?;
-    plan.forget_waits(&decisions::mask_classes::met_by_all(&function, &plan));
+    let met = decisions::mask_classes::met_by_all(&function, &plan);
+    plan.forget_waits(&met.always, &met.again);
     let space_of = |var: ir::VarId| {
         program
             .vars

@@ -86,7 +86,9 @@ pub(crate) fn warp_ops_need_no_wait(
     until: Option<Instant>,
 ) -> Result<bool, Spent> {
     let (func, plan) = planned(program, block, 32, until)?;
-    let n_met = decisions::mask_classes::met_by_all(&func, &plan).len();
+    let n_met = decisions::mask_classes::met_by_all(&func, &plan)
+        .always
+        .len();
     let warp_ops = plan.waits.iter().filter(|wait| match wait.kind {
         WaitKind::Inst(inst) => decisions::mask_classes::has_fast_path(&func, &plan, inst),
         WaitKind::Entry | WaitKind::Ready | WaitKind::Yield | WaitKind::StripMine => false,

@@ -319,7 +319,7 @@ impl<'p> Cta<'p> {
         let lanes: Vec<usize> = (0..LANES)
             .filter(|&lane| operands[lane].is_some())
             .collect();
-        if let (Some(watch), WarpOp::Sync) = (&mut machine.watch, wait.op) {
+        if let (Some(watch), WarpOp::Sync | WarpOp::AlignedSync) = (&mut machine.watch, wait.op) {
             let threads: Vec<u32> = lanes.iter().map(|lane| (first + lane) as u32).collect();
             watch.meet(self.env.cta, &threads);
         }
@@ -337,7 +337,7 @@ impl<'p> Cta<'p> {
                 }
             }
         }
-        if wait.op == WarpOp::Sync && wait.mask.is_some() {
+        if matches!(wait.op, WarpOp::Sync | WarpOp::AlignedSync) && wait.mask.is_some() {
             let threads: Vec<u32> = lanes.iter().map(|lane| (first + lane) as u32).collect();
             self.join_lanes(&threads);
         }

@@ -63,6 +63,7 @@ pub fn evaluate(op: WarpOp, ty: Type, operands: &Operands) -> [Results; LANES] {
             | WarpOp::ReduxFminNan
             | WarpOp::ReduxFmaxNan
             | WarpOp::Sync
+            | WarpOp::AlignedSync
             | WarpOp::ActiveMask
             | WarpOp::Mma(_) => SmallVec::from_slice(&shared),
         };
@@ -171,6 +172,7 @@ fn shared_result(op: WarpOp, ty: Type, operands: &Operands) -> [u64; 2] {
         WarpOp::Elect => [all.trailing_zeros().into(), 0],
         WarpOp::ActiveMask => [all.into(), 0],
         WarpOp::Sync
+        | WarpOp::AlignedSync
         | WarpOp::MatchAny
         | WarpOp::ShflUp
         | WarpOp::ShflDown

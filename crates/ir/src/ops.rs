@@ -395,6 +395,9 @@ pub enum WarpOp {
     Elect,
     /// `bar.warp.sync`: no result.
     Sync,
+    /// The same as part of an instruction that is `.aligned`: all lanes of the warp execute this
+    /// very one.
+    AlignedSync,
     /// `activemask`: result `B32`; takes no member mask and never waits.
     ActiveMask,
     /// `movmatrix` (a): a tile of 8 by 8 halves, of which each lane has two neighbours in a row,
@@ -444,17 +447,27 @@ impl WarpOp {
             WarpOp::ReduxFmaxNan => "redux.fmax.nan",
             WarpOp::Elect => "elect",
             WarpOp::Sync => "bar.warp.sync",
+            WarpOp::AlignedSync => "bar.warp.sync.aligned",
             WarpOp::ActiveMask => "activemask",
             WarpOp::Transpose => "movmatrix",
             WarpOp::Mma(_) => "mma",
         }
     }
 
+    /// Whether all lanes of a warp execute the same one together: all instructions of PTX that do
+    /// this are `.aligned`.
+    pub const fn is_aligned(self) -> bool {
+        matches!(
+            self,
+            WarpOp::AlignedSync | WarpOp::Transpose | WarpOp::Mma(_)
+        )
+    }
+
     /// Number of operands without the member mask.
     pub const fn n_args(self) -> usize {
         match self {
             WarpOp::ShflUp | WarpOp::ShflDown | WarpOp::ShflBfly | WarpOp::ShflIdx => 3,
-            WarpOp::Elect | WarpOp::Sync | WarpOp::ActiveMask => 0,
+            WarpOp::Elect | WarpOp::Sync | WarpOp::AlignedSync | WarpOp::ActiveMask => 0,
             WarpOp::Mma(mma) => mma.n_args(),
             WarpOp::VoteAll
             | WarpOp::VoteAny

@@ -167,25 +167,32 @@ mod avx2 {
         for first in (0..n).step_by(panel) {
             let columns = first..n.min(first + panel);
             let mut row = 0;
-            // Eight sums are under way at a time: a processor begins two in each of the four cycles
-            // that one takes.
-            while row + 4 <= m {
-                let bits = &mut d.bits[row * d.pitch..];
-                add_rows::<4>(a_row(row), b, Sums { bits, ..d }, columns.clone(), k);
-                row += 4;
-            }
+            // A processor begins two sums in each of the four or five cycles that one takes: so at
+            // least eight are under way, and as many as there are registers for.
             while row < m {
+                let (a, left) = (a_row(row), m - row);
                 let bits = &mut d.bits[row * d.pitch..];
-                add_rows::<1>(a_row(row), b, Sums { bits, ..d }, columns.clone(), k);
-                row += 1;
+                let d = Sums { bits, ..d };
+                match left {
+                    6.. => add_rows::<6, 2>(a, b, d, columns.clone(), k),
+                    4 | 5 => add_rows::<4, 2>(a, b, d, columns.clone(), k),
+                    2 | 3 => add_rows::<2, 4>(a, b, d, columns.clone(), k),
+                    _ => add_rows::<1, 8>(a, b, d, columns.clone(), k),
+                }
+                row += match left {
+                    6.. => 6,
+                    4 | 5 => 4,
+                    2 | 3 => 2,
+                    _ => 1,
+                };
             }
         }
     }
 
-    /// Some columns of the first `ROWS` rows.
+    /// Some columns of the first `ROWS` rows, so many vectors of them at a time.
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    fn add_rows<const ROWS: usize>(
+    fn add_rows<const ROWS: usize, const VECTORS: usize>(
         a: Factor<'_>,
         b: Factor<'_>,
         d: Sums<'_>,
@@ -193,11 +200,11 @@ mod avx2 {
         k: usize,
     ) {
         let mut column = columns.start;
-        while column + 2 * LANES <= columns.end {
-            block::<ROWS, 2>(a, b, (d.bits, d.pitch), column, k);
-            column += 2 * LANES;
+        while column + VECTORS * LANES <= columns.end {
+            block::<ROWS, VECTORS>(a, b, (d.bits, d.pitch), column, k);
+            column += VECTORS * LANES;
         }
-        if column + LANES <= columns.end {
+        while column + LANES <= columns.end {
             block::<ROWS, 1>(a, b, (d.bits, d.pitch), column, k);
             column += LANES;
         }
@@ -205,7 +212,11 @@ mod avx2 {
             let sums = &mut d.bits[row * d.pitch..][column..columns.end];
             if !sums.is_empty() && k > 0 {
                 let elements = &b.elements[column..];
-                add_row(&a.elements[row * a.pitch..][..k], Factor { elements, ..b }, sums);
+                add_row(
+                    &a.elements[row * a.pitch..][..k],
+                    Factor { elements, ..b },
+                    sums,
+                );
             }
         }
     }

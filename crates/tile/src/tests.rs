@@ -61,7 +61,9 @@ fn sums_are_those_of_single_steps() {
 fn each_nan_is_the_canonical_one() {
     for n in [8, 5] {
         let a = [f32::INFINITY, 1.0];
-        let b: Vec<f32> = (0..2 * n).map(|at| if at == 3 { 0.0 } else { 1.0 }).collect();
+        let b: Vec<f32> = (0..2 * n)
+            .map(|at| if at == 3 { 0.0 } else { 1.0 })
+            .collect();
         let mut bits = vec![0; n];
         bits[2] = 0xffc0_1234;
         let factor = |elements, pitch| Factor { elements, pitch };

@@ -124,9 +124,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Forgets the waits at these blocks: no lane will wait there.
-    pub fn forget_waits(&mut self, blocks: &[Block]) {
+    /// Forgets the waits at these blocks: no lane will wait there. Behind those at the blocks of
+    /// `whole`, code counts on all lanes of a warp.
+    pub fn forget_waits(&mut self, blocks: &[Block], whole: &[Block]) {
         self.waits.retain(|wait| !blocks.contains(&wait.block));
+        for wait in &mut self.waits {
+            wait.is_whole = whole.contains(&wait.block);
+        }
         for &block in blocks {
             self.wait_of[block] = None;
         }

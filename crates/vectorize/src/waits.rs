@@ -34,6 +34,9 @@ pub struct Wait {
     pub kind: WaitKind,
     /// Values to save and restore, parameters of the block included.
     pub live: Vec<Value>,
+    /// Whether code behind counts on all lanes of the warp going on together, though they may come
+    /// diverged.
+    pub is_whole: bool,
 }
 
 /// Splits blocks so that every instruction that can wait is the first of its block. Returns those
@@ -113,6 +116,7 @@ pub(crate) fn number(
         block: func.entry,
         kind: WaitKind::Entry,
         live: Vec::new(),
+        is_whole: false,
     });
     for &block in entries {
         push(func, plan, block, WaitKind::Ready, live);
@@ -154,5 +158,6 @@ fn push(func: &Function, plan: &mut Plan, block: Block, kind: WaitKind, live: &L
         block,
         kind,
         live: values,
+        is_whole: false,
     });
 }

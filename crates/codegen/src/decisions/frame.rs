@@ -250,6 +250,7 @@ pub(crate) fn resume_point(
         results,
         uniforms,
         shared,
+        is_whole: wait.is_whole,
     }
 }
 

@@ -1,11 +1,14 @@
 //! Which nodes share a mask.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Function, Inst, InstData, Value};
-use ptxjit_vectorize::{LaneLoop, Node, Plan, Variability, WaitKind};
+use ptxjit_ir::{BarrierOp, Block, Function, Inst, InstData, Value, ValueDef};
+use ptxjit_vectorize::{LaneLoop, Node, Plan, Variability, Wait, WaitKind};
 
-use super::lane_loops;
+use super::{is_pure, lane_loops};
 use ptxjit_abi::warp_ops::WARP;
+
+/// How far back a value is looked at that may be the same for diverged lanes.
+const MOST_STEPS: u32 = 6;
 
 /// Which lanes run: those the gang was entered with, those in a node's own variables, or the one
 /// that a lane loop runs.
@@ -67,6 +70,16 @@ impl MaskClasses {
             body: settled(found.body),
         }
     }
+}
+
+fn blocks_of(func: &Function) -> SecondaryMap<Inst, Option<Block>> {
+    let mut block_of = SecondaryMap::new();
+    for (block, data) in func.blocks.iter() {
+        for &inst in &data.insts {
+            block_of[inst] = Some(block);
+        }
+    }
+    block_of
 }
 
 struct Classifier<'a> {
@@ -198,12 +211,23 @@ pub(crate) fn has_fast_path(func: &Function, plan: &Plan, inst: Inst) -> bool {
     plan.gang as usize == WARP && matches!(func.insts[inst].data, InstData::Warp { .. })
 }
 
-/// The blocks that begin with a warp operation at which no lane ever waits: a gang is a warp, its
-/// lanes converge wherever they wait for anything before, and the operation is for all of them. If
-/// lanes may diverge at one wait, they may reach all that follows it diverged.
-pub(crate) fn met_by_all(func: &Function, plan: &Plan) -> Vec<Block> {
+/// What the waits of code whose gangs are warps need not provide for.
+#[derive(Default)]
+pub(crate) struct Met {
+    /// The blocks that begin with a warp operation at which no lane ever waits.
+    pub(crate) always: Vec<Block>,
+    /// The blocks from which all lanes of a warp go on together, though they may reach them
+    /// diverged: they begin with an instruction that is `.aligned`. Code behind counts on it.
+    pub(crate) again: Vec<Block>,
+}
+
+/// Finds the warp operations at which no lane ever waits: a gang is a warp, its lanes converge
+/// wherever they wait for anything before, and the operation is for all of them. If lanes may
+/// diverge at one wait, they may reach what follows it diverged, up to where they have to be
+/// together.
+pub(crate) fn met_by_all(func: &Function, plan: &Plan) -> Met {
     if plan.gang as usize != WARP {
-        return Vec::new();
+        return Met::default();
     }
     let classes = MaskClasses::of(func, plan);
     let place = |pos: Option<u32>| pos.expect("waits are in the order") as usize;
@@ -231,19 +255,121 @@ pub(crate) fn met_by_all(func: &Function, plan: &Plan) -> Vec<Block> {
             | WaitKind::StripMine => {}
         }
     }
-    let mut is_reached: SecondaryMap<Block, bool> = SecondaryMap::new();
-    while let Some(block) = diverged.pop() {
-        if !std::mem::replace(&mut is_reached[block], true) {
-            let targets = func.blocks[block].term.targets();
-            diverged.extend(targets.iter().map(|call| call.block));
+    let reach = Reach::of(func, plan, &diverged);
+    met.retain(|&block| !reach.is_reached[block]);
+    Met {
+        always: met,
+        again: reach.ends,
+    }
+}
+
+/// Where lanes may come diverged.
+struct Reach<'a> {
+    func: &'a Function,
+    plan: &'a Plan,
+    block_of: SecondaryMap<Inst, Option<Block>>,
+    is_reached: SecondaryMap<Block, bool>,
+    /// The blocks at which they are together again.
+    ends: Vec<Block>,
+}
+
+impl<'a> Reach<'a> {
+    /// From waits at which lanes may diverge.
+    fn of(func: &'a Function, plan: &'a Plan, diverged: &[Block]) -> Reach<'a> {
+        let mut apart = Vec::new();
+        loop {
+            let mut reach = Reach {
+                func,
+                plan,
+                block_of: blocks_of(func),
+                is_reached: SecondaryMap::new(),
+                ends: Vec::new(),
+            };
+            reach.follow(diverged, &apart);
+            let parts = |&end: &Block| !reach.has_one_state(end);
+            let (n_before, ends) = (apart.len(), reach.ends.iter().copied());
+            apart.extend(ends.filter(parts));
+            if apart.len() == n_before {
+                return reach;
+            }
         }
     }
-    met.retain(|&block| !is_reached[block]);
-    met
+
+    /// Marks what can be reached, up to `.aligned` instructions other than those at `apart`.
+    fn follow(&mut self, diverged: &[Block], apart: &[Block]) {
+        let targets = |block: Block| {
+            let targets = self.func.blocks[block].term.targets().into_iter();
+            targets.map(|call| call.block)
+        };
+        let mut work: Vec<Block> = diverged.iter().copied().flat_map(targets).collect();
+        for &block in diverged {
+            self.is_reached[block] = true;
+        }
+        while let Some(block) = work.pop() {
+            if std::mem::replace(&mut self.is_reached[block], true) {
+                continue;
+            }
+            match self.wait(block).map(|wait| wait.kind) {
+                Some(WaitKind::Inst(inst))
+                    if is_aligned(self.func, self.plan, inst) && !apart.contains(&block) =>
+                {
+                    self.ends.push(block);
+                }
+                _ => work.extend(targets(block)),
+            }
+        }
+    }
+
+    fn wait(&self, block: Block) -> Option<&'a Wait> {
+        let number = self.plan.wait_of[block]?;
+        Some(&self.plan.waits[number as usize])
+    }
+
+    /// Whether lanes that wait at a block have the same values of what is uniform or affine, which
+    /// is what one group of lanes can have.
+    fn has_one_state(&self, block: Block) -> bool {
+        let live = self.wait(block).map_or(&[][..], |wait| &wait.live);
+        live.iter().all(|&value| self.is_same(value, MOST_STEPS))
+    }
+
+    /// Whether a value that is not varying is the same for all lanes, wherever they came from: it
+    /// was computed before they could diverge, or from such values.
+    fn is_same(&self, value: Value, steps: u32) -> bool {
+        let variability = self.plan.variability[value];
+        match self.func.values[value].def {
+            _ if variability == Variability::Varying => true,
+            _ if self.func.as_const(value).is_some() => true,
+            ValueDef::Param(block, _) => !self.is_reached[block],
+            ValueDef::Result(inst, _) => {
+                let data = &self.func.insts[inst].data;
+                let is_computed = is_pure(data) && steps > 0;
+                let args = || data.args();
+                let is_together =
+                    |block: Block| !self.is_reached[block] || self.ends.contains(&block);
+                self.block_of[inst].is_some_and(is_together)
+                    || is_computed && args().iter().all(|&arg| self.is_same(arg, steps - 1))
+            }
+        }
+    }
+}
+
+/// Whether all lanes of a warp execute this very instruction, and wait for each other there. PTX
+/// ISA, `.aligned` of "bar, barrier" and of instructions on matrices.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "others are no such instructions"
+)]
+fn is_aligned(func: &Function, plan: &Plan, inst: Inst) -> bool {
+    is_for_all(func, plan, inst)
+        && match func.insts[inst].data {
+            InstData::Warp { op, sync, .. } => sync && op.is_aligned(),
+            InstData::Barrier { op, aligned, .. } => aligned && op != BarrierOp::Arrive,
+            _ => false,
+        }
 }
 
 /// Whether all lanes of a warp that reach an instruction go on from there together: they are the
-/// members of a warp operation, or wait at one barrier.
+/// members of a warp operation, wait at one barrier, or yield.
 #[expect(clippy::wildcard_enum_match_arm, reason = "others depend on the mask")]
 fn is_for_all(func: &Function, plan: &Plan, inst: Inst) -> bool {
     let is_uniform = |value: &Value| plan.variability[*value] == Variability::Uniform;
@@ -253,6 +379,7 @@ fn is_for_all(func: &Function, plan: &Plan, inst: Inst) -> bool {
             members.is_none_or(|&members| func.as_const(members) == Some(0xffff_ffff))
         }
         InstData::Barrier { id, count, .. } => is_uniform(id) && count.iter().all(is_uniform),
+        InstData::Nanosleep { .. } => true,
         _ => false,
     }
 }

@@ -113,10 +113,7 @@ impl Descriptor {
                 Steps::new(3, UNIT, self.stride),
                 Steps::new(0, 0, self.lead),
             ),
-            (Major::K, _) => (
-                Steps::new(3, in_row, self.stride),
-                Steps::new(0, 0, UNIT),
-            ),
+            (Major::K, _) => (Steps::new(3, in_row, self.stride), Steps::new(0, 0, UNIT)),
             (Major::Mn, Swizzle::None) => (
                 Steps::new(0, 0, self.stride),
                 Steps::new(3, UNIT, self.lead),
@@ -186,14 +183,23 @@ pub(super) struct Units {
 
 impl Units {
     /// The offset of a unit, see [`Descriptor::unit`].
-    pub(super) fn at(&self, outer: usize, inner: usize) -> usize {
-        let offset = self.outer.offset(outer) + self.along_row(inner);
-        let at = self.start.wrapping_add(offset);
+    fn at(&self, outer: usize, inner: usize) -> usize {
+        self.of(self.outer(outer), self.along_row(inner))
+    }
+
+    /// Bytes from the first of the outer units to another.
+    pub(super) fn outer(&self, n: usize) -> usize {
+        self.outer.offset(n)
+    }
+
+    /// The offset of a unit at such a distance along either dimension.
+    pub(super) fn of(&self, outer: usize, inner: usize) -> usize {
+        let at = self.start.wrapping_add(outer).wrapping_add(inner);
         at ^ ((at >> 7).wrapping_sub(self.base) & self.mask) << self.shift
     }
 
-    /// Bytes from the first unit of a row to another.
-    fn along_row(&self, inner: usize) -> usize {
+    /// Bytes from the first of the inner units to another.
+    pub(super) fn along_row(&self, inner: usize) -> usize {
         const ROW: usize = 128;
         let offset = self.inner.offset(inner);
         let Some(lead) = self.lead else {

@@ -272,20 +272,20 @@ impl Product<'_> {
             what: WHAT,
         };
         let k = self.shape.stored_k(self.op);
-        let mut a = Matrix::zero(m, k);
         let rows = m / ctas.count();
-        for cta in 0..ctas.count() {
-            let part = stored.read(ctas.shared(cta), 0..rows, k)?;
-            if major == Major::K && rows == m {
-                a = part;
-                break;
+        let mut a = if major == Major::K && rows == m {
+            stored.read(ctas.shared(0), 0..m, k)?
+        } else {
+            let mut a = Matrix::zero(m, k);
+            for (cta, to) in a.elements.chunks_exact_mut(rows * k).enumerate() {
+                let part = stored.read(ctas.shared(cta), 0..rows, k)?;
+                match major {
+                    Major::K => to.copy_from_slice(&part.elements),
+                    Major::Mn => part.transpose(to, k),
+                }
             }
-            let to = &mut a.elements[cta * rows * k..][..rows * k];
-            match major {
-                Major::K => to.copy_from_slice(&part.elements),
-                Major::Mn => part.transpose(to, k),
-            }
-        }
+            a
+        };
         negate(&mut a, self.shape.negates_a);
         Ok(a)
     }
@@ -308,24 +308,25 @@ impl Product<'_> {
             major,
             what: WHAT,
         };
-        let mut b = Matrix::zero(k, n);
         let columns = n / ctas.count();
-        for cta in 0..ctas.count() {
-            let part = stored.read(ctas.shared(cta), shift..shift + columns, k)?;
-            if major == Major::Mn && columns == n {
-                b = part;
-                break;
-            }
-            match major {
-                Major::K => part.transpose(&mut b.elements[cta * columns..], n),
-                Major::Mn => {
-                    for k_idx in 0..k {
-                        let to = &mut b.row_mut(k_idx)[cta * columns..][..columns];
-                        to.copy_from_slice(part.row(k_idx));
+        let mut b = if major == Major::Mn && columns == n {
+            stored.read(ctas.shared(0), shift..shift + n, k)?
+        } else {
+            let mut b = Matrix::zero(k, n);
+            for cta in 0..ctas.count() {
+                let part = stored.read(ctas.shared(cta), shift..shift + columns, k)?;
+                match major {
+                    Major::K => part.transpose(&mut b.elements[cta * columns..], n),
+                    Major::Mn => {
+                        for k_idx in 0..k {
+                            let to = &mut b.row_mut(k_idx)[cta * columns..][..columns];
+                            to.copy_from_slice(part.row(k_idx));
+                        }
                     }
                 }
             }
-        }
+            b
+        };
         negate(&mut b, self.shape.negates_b);
         Ok(b)
     }

@@ -2,9 +2,10 @@
 
 use ptxjit_ir::MatrixFmt;
 use ptxjit_tile::Factor;
+use smallvec::SmallVec;
 
 use super::elements::{decode_units, per_unit};
-use super::matrix::{Descriptor, Major, UNIT, unit_at};
+use super::matrix::{Descriptor, Major, unit_at};
 use crate::Fault;
 
 /// A matrix by rows.
@@ -69,20 +70,18 @@ impl Stored {
             Major::Mn => (rows.start / n..rows.end.div_ceil(n), k, rows.len()),
         };
         let places = self.descriptor.units(self.major);
-        let mut units = vec![[0; UNIT]; outer.len() * inner];
-        let mut rest = units.iter_mut();
-        let mut take = |outer, inner| {
-            if let Some(unit) = rest.next() {
-                *unit = *unit_at(shared, places.at(outer, inner), self.what)?;
-            }
-            Ok::<_, Fault>(())
+        let along_outer = outer.clone().map(|n| places.outer(n));
+        let along_outer: SmallVec<[usize; 256]> = along_outer.collect();
+        let along_inner: SmallVec<[usize; 256]> = (0..inner).map(|n| places.along_row(n)).collect();
+        let (slow, fast) = match self.major {
+            Major::K => (&along_outer, &along_inner),
+            Major::Mn => (&along_inner, &along_outer),
         };
-        match self.major {
-            Major::K => outer
-                .clone()
-                .try_for_each(|outer| (0..inner).try_for_each(|inner| take(outer, inner)))?,
-            Major::Mn => (0..inner)
-                .try_for_each(|inner| outer.clone().try_for_each(|outer| take(outer, inner)))?,
+        let mut units = Vec::with_capacity(slow.len() * fast.len());
+        for &slow in slow {
+            for &fast in fast {
+                units.push(*unit_at(shared, places.of(slow, fast), self.what)?);
+            }
         }
         let mut elements = vec![0.0; units.len() * n];
         decode_units(self.fmt, units.as_flattened(), &mut elements);

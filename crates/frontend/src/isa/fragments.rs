@@ -57,7 +57,7 @@ fn together(
 pub(super) fn wait_for_warp(t: &mut Translator<'_>) {
     let all = t.iconst(Type::B32, u32::MAX.into());
     t.ins_void(InstData::Warp {
-        op: WarpOp::Sync,
+        op: WarpOp::AlignedSync,
         sync: true,
         ty: Type::B32,
         args: [all].into_iter().collect(),

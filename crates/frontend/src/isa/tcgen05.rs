@@ -155,6 +155,7 @@ pub const TABLE: &[InstDesc] = &[
     .choose(GROUP)
     .optional(&[&[Mod::SharedCluster], &[Mod::MulticastCluster]])
     .types(&[&[T::B64]])
+    .owns_guard()
     .check(check_commit),
 ];
 

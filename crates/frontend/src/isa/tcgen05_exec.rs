@@ -230,21 +230,29 @@ pub(super) fn shift<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), D
 
 /// `tcgen05.commit`: all that it waits for has been done, so it arrives at once. Programs count on
 /// products to take a while: threads that wait for each phase of a barrier, and that nothing else
-/// holds together, would miss phases if one of them ran ahead. So others run here.
+/// holds together, would miss phases if one of them ran ahead. So others run here. Lanes without
+/// the guard let them run, too, since a lane that stops by itself leaves its warp.
 pub(super) fn commit<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
-    let barrier = barrier(t, inst, 0)?.in_window_or_low(t);
-    if inst.has(Mod::MulticastCluster) {
-        let mask = t.src_as(inst, 1, T::U16)?;
-        let mask = t.zext_or_trunc(mask, Type::B32);
-        each_cta(t, mask, |t, part| {
-            let barrier = barrier.in_cta(t, part);
-            arrive(t, barrier)
-        })?;
-    } else {
-        arrive(t, barrier)?;
+    match t.take_guard() {
+        Some(guard) => t.guarded(guard, |t| arrive_everywhere(t, inst))?,
+        None => arrive_everywhere(t, inst)?,
     }
     let_others_run(t);
     Ok(())
+}
+
+/// Arrives at the barrier, or at those of several CTAs.
+fn arrive_everywhere<'m>(t: &mut Translator<'m>, inst: &Inst<'m>) -> Result<(), Diagnostic> {
+    let barrier = barrier(t, inst, 0)?.in_window_or_low(t);
+    if !inst.has(Mod::MulticastCluster) {
+        return arrive(t, barrier);
+    }
+    let mask = t.src_as(inst, 1, T::U16)?;
+    let mask = t.zext_or_trunc(mask, Type::B32);
+    each_cta(t, mask, |t, part| {
+        let barrier = barrier.in_cta(t, part);
+        arrive(t, barrier)
+    })
 }
 
 /// Arrives when what has been begun is done.

@@ -147,7 +147,9 @@ impl<'r, 'p, 'm> Run<'r, 'p, 'm> {
 
     /// Runs lanes from a wait, with what it keeps and nothing else.
     fn enter(&mut self, number: usize, mask: u32) -> Result<(), Fault> {
-        let Wait { block, kind, live } = &self.plan.waits[number];
+        let Wait {
+            block, kind, live, ..
+        } = &self.plan.waits[number];
         let pos = self.position(*block);
         lanes_of(mask)
             .for_each(|lane| self.cta.threads[self.first + lane as usize].is_fresh = false);

@@ -225,7 +225,7 @@ fn warp(op: WarpOp, sync: bool, ty: Type) -> Result<(Types, Types), String> {
         WarpOp::VoteAll | WarpOp::VoteAny | WarpOp::VoteUni => &[Type::B1],
         WarpOp::Ballot | WarpOp::MatchAny | WarpOp::ActiveMask => &[Type::B32],
         WarpOp::MatchAll | WarpOp::Elect => &[Type::B32, Type::B1],
-        WarpOp::Sync => &[],
+        WarpOp::Sync | WarpOp::AlignedSync => &[],
         WarpOp::ReduxAdd
         | WarpOp::ReduxUmin
         | WarpOp::ReduxUmax
@@ -250,6 +250,7 @@ fn warp(op: WarpOp, sync: bool, ty: Type) -> Result<(Types, Types), String> {
         | WarpOp::ShflIdx
         | WarpOp::Elect
         | WarpOp::Sync
+        | WarpOp::AlignedSync
         | WarpOp::ActiveMask
         | WarpOp::ReduxAdd
         | WarpOp::ReduxUmin

@@ -65,6 +65,10 @@ pub(crate) struct Cta {
     pub(super) lane_states: RawBuf<u16>,
     pub(super) gang_states: RawBuf<u16>,
     pub(super) masks: RawBuf<u32>,
+    /// Of each gang, the lanes that have stopped as a whole and whose shared values only the first
+    /// of them has so far; none if each has its own. As long as these lanes go on together, it
+    /// stays so.
+    pub(super) unspread: Vec<u32>,
     tid: [RawBuf<u32>; 3],
     stack_top: RawBuf<u32>,
     junk: RawBuf<u8>,
@@ -104,6 +108,7 @@ impl Cta {
             lane_states: RawBuf::new(0),
             gang_states: RawBuf::new(0),
             masks: RawBuf::new(0),
+            unspread: Vec::new(),
             tid: [RawBuf::new(0), RawBuf::new(0), RawBuf::new(0)],
             stack_top: RawBuf::new(0),
             junk: RawBuf::new(128),
@@ -143,6 +148,8 @@ impl Cta {
         self.masks.reserve(self.n_gangs as usize);
         self.gang_states.reserve(self.n_gangs as usize);
         self.gang_states.slice_mut().fill(LaneState::DIVERGED);
+        self.unspread.clear();
+        self.unspread.resize(self.n_gangs as usize, 0);
         self.masks_are_full = false;
         if self.shape != grid.block {
             self.set_shape(grid.block);

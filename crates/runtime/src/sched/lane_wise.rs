@@ -1,24 +1,14 @@
 //! The general case: lanes that run, wait and end independently of each other.
 
 use ptxjit_abi::{LaneState, Operand, ResumeKind, ResumePoint};
-use ptxjit_ir::{BarrierOp, Type, WarpOp};
-use smallvec::SmallVec;
+use ptxjit_ir::BarrierOp;
 
 use super::barrier::{MAX_WARPS, N_BARRIERS, WarpMasks};
 use super::cta::{Cta, Phase};
 use super::lanes::Lanes;
-use super::together::agreeing;
 use super::{Progress, Runner, barrier_operands, point_number, report};
 use crate::error::{LaunchError, TrapCause};
-use ptxjit_abi::warp_ops::{self as warp, WARP, lanes};
-
-/// What makes lanes meet in one `.sync` warp operation, wherever in the program they are.
-#[derive(Copy, Clone, PartialEq, Eq)]
-struct Meeting {
-    op: WarpOp,
-    ty: Type,
-    members: u32,
-}
+use ptxjit_abi::warp_ops::{WARP, lanes};
 
 impl Runner<'_> {
     /// Sorts all lanes after an entry of all gangs.
@@ -128,27 +118,42 @@ impl Runner<'_> {
     ) -> Result<WarpMasks, LaunchError> {
         let (state, only_gang) = self.choose(cta, pending);
         let mut group = [0; MAX_WARPS];
-        let uniforms = &self.grid.kernel.resume_points[state].uniforms;
         for gang in 0..cta.n_gangs {
             let (warp, shift, full) = gang_lanes(cta, gang);
             let mut here = (pending[warp] >> shift) & full;
             if here == 0 || only_gang.is_some_and(|only| only != gang) {
                 continue;
             }
-            let first_thread = gang * cta.layout.gang;
             let at = at_state(cta, warp, pending[warp], |other| {
                 point_number(other) == state
             });
             here &= at >> shift;
             if here != 0 {
-                group[warp] |= agreeing(cta, uniforms, first_thread, here) << shift;
+                group[warp] |= self.agreeing(cta, gang, state, here) << shift;
             }
         }
+        self.check_whole(cta, state, &group)?;
         let (first, end) = set_masks(cta, &group);
         cta.set_go_on(&self.grid.go_on.never);
         self.enter(cta, state as u32, first, end)?;
         self.spell_out(cta);
         Ok(group)
+    }
+
+    /// Refuses to part lanes that an `.aligned` instruction keeps together.
+    fn check_whole(&self, cta: &Cta, state: usize, group: &WarpMasks) -> Result<(), LaunchError> {
+        let point = &self.grid.kernel.resume_points[state];
+        let is_part = |&warp: &usize| group[warp] != 0 && group[warp] != cta.lanes.live[warp];
+        let Some(warp) = (0..cta.lanes.n_warps).find(|warp| point.is_whole && is_part(warp)) else {
+            return Ok(());
+        };
+        let note = format!(
+            "the threads of a warp execute an `.aligned` instruction together, and lanes {:#010x} have not come here",
+            cta.lanes.live[warp] & !group[warp]
+        );
+        let thread = (warp * WARP) as u32 + group[warp].trailing_zeros();
+        let cause = TrapCause::BadCall { note };
+        Err(report::of_thread(self.grid, cta, thread, point.loc, cause))
     }
 
     /// The state to enter next: the first in the program, so that lanes behind catch up; or any,
@@ -190,6 +195,9 @@ impl Runner<'_> {
                     continue;
                 }
                 let point = &self.grid.kernel.resume_points[point_number(state)];
+                if point.reads_slots() || !point.results.is_empty() {
+                    self.spread_warp(cta, warp);
+                }
                 match point.kind {
                     ResumeKind::Ready | ResumeKind::StripMine => cta.lanes.ready[warp] |= group,
                     ResumeKind::Yield => cta.lanes.yielded[warp] |= group,
@@ -214,6 +222,15 @@ impl Runner<'_> {
             }
         }
         Ok(progress)
+    }
+
+    /// Gives each lane of a warp its own values.
+    fn spread_warp(&self, cta: &mut Cta, warp: usize) {
+        let per_warp = WARP as u32 / cta.layout.gang;
+        let first = warp as u32 * per_warp;
+        for gang in first..cta.n_gangs.min(first + per_warp) {
+            self.spread(cta, gang);
+        }
     }
 
     /// Lanes that execute an operation with a member mask must be among its members.
@@ -383,169 +400,15 @@ impl Runner<'_> {
             self.reduce(cta, &live);
         }
     }
-
-    /// All live lanes wait at one warp operation: completes it if it waits for no lanes but these.
-    pub(super) fn warps_together(&self, cta: &mut Cta, point: u32) -> bool {
-        let point = &self.grid.kernel.resume_points[point as usize];
-        let ResumeKind::Warp { op, sync, ty } = point.kind else {
-            return false;
-        };
-        let live = live_lanes(cta);
-        let complete = |warp: usize| {
-            let Some(members) = point.operands.last().copied().filter(|_| sync) else {
-                return true;
-            };
-            let mask = |lane| member_mask(cta, warp as u32 * 32 + lane, members);
-            let first = mask(live[warp].trailing_zeros());
-            live[warp] & !first == 0
-                && (matches!(members, Operand::Const(_))
-                    || lanes(live[warp]).all(|l| mask(l) == first))
-        };
-        let n_warps = cta.n_threads.div_ceil(32) as usize;
-        if !(0..n_warps).all(|warp| live[warp] == 0 || complete(warp)) {
-            return false;
-        }
-        for (warp, &group) in live
-            .iter()
-            .enumerate()
-            .take(n_warps)
-            .filter(|&(_, &group)| group != 0)
-        {
-            self.exchange(cta, warp, group, op, ty);
-        }
-        true
-    }
-
-    /// Completes the `.sync` operations of a warp at which all members that live have arrived.
-    fn meet_synchronised(&mut self, cta: &mut Cta, warp: usize) {
-        let mut rest = cta.lanes.in_warp_op[warp];
-        while rest != 0 {
-            let first = rest.trailing_zeros();
-            let Some(meeting) = self.meeting(cta, warp, first) else {
-                rest &= !(1 << first);
-                continue;
-            };
-            let group = self.companions(cta, warp, rest, first, meeting);
-            rest &= !group;
-            if meeting.members & cta.lanes.live[warp] & !group == 0 {
-                self.exchange(cta, warp, group, meeting.op, meeting.ty);
-                cta.lanes.in_warp_op[warp] &= !group;
-                cta.lanes.ready[warp] |= group;
-            }
-        }
-    }
-
-    /// The lanes among `rest` that are in the same meeting as lane `first`.
-    fn companions(&self, cta: &Cta, warp: usize, rest: u32, first: u32, meeting: Meeting) -> u32 {
-        let state = point_number(cta.lane_states.slice()[warp * WARP + first as usize]);
-        let here = at_state(cta, warp, rest, |other| point_number(other) == state);
-        let operands = &self.grid.kernel.resume_points[state].operands;
-        // Lanes at one instruction with a constant mask belong together; others are asked each.
-        let (sure, ask) = match operands.last() {
-            Some(Operand::Const(_)) => (here, rest & !here),
-            Some(Operand::Slot { .. }) | None => (0, rest),
-        };
-        lanes(ask)
-            .filter(|&lane| self.meeting(cta, warp, lane) == Some(meeting))
-            .fold(sure, |group, lane| group | 1 << lane)
-    }
-
-    /// The meeting that a waiting lane is in, if its operation is a `.sync` one.
-    fn meeting(&self, cta: &Cta, warp: usize, lane: u32) -> Option<Meeting> {
-        let thread = warp as u32 * 32 + lane;
-        let point =
-            &self.grid.kernel.resume_points[point_number(cta.lane_states.slice()[thread as usize])];
-        match point.kind {
-            ResumeKind::Warp { op, sync: true, ty } => {
-                let members = member_mask(cta, thread, *point.operands.last()?);
-                Some(Meeting { op, ty, members })
-            }
-            ResumeKind::Warp { sync: false, .. }
-            | ResumeKind::Ready
-            | ResumeKind::StripMine
-            | ResumeKind::Yield
-            | ResumeKind::Barrier { .. } => None,
-        }
-    }
-
-    /// Completes an operation without `.sync` for the lanes of a warp that wait at the same
-    /// instruction, once no lane of the warp can run. Of several such instructions the first in the
-    /// program goes first: lanes behind it are the ones that the others would have waited for under
-    /// lockstep.
-    fn meet_unsynchronised(&mut self, cta: &mut Cta, warp: usize) -> bool {
-        if cta.lanes.ready[warp] != 0 || cta.lanes.in_warp_op[warp] == 0 {
-            return false;
-        }
-        let states = cta.lane_states.slice();
-        let state = |lane: u32| point_number(states[warp * WARP + lane as usize]);
-        let waiting = || {
-            lanes(cta.lanes.in_warp_op[warp])
-                .filter(|&lane| self.meeting(cta, warp, lane).is_none())
-        };
-        let Some(number) = waiting().map(state).min() else {
-            return false;
-        };
-        let group = waiting()
-            .filter(|&lane| state(lane) == number)
-            .fold(0, |group, lane| group | 1 << lane);
-        let ResumeKind::Warp { op, ty, .. } = self.grid.kernel.resume_points[number].kind else {
-            return false;
-        };
-        self.exchange(cta, warp, group, op, ty);
-        cta.lanes.in_warp_op[warp] &= !group;
-        cta.lanes.ready[warp] |= group;
-        true
-    }
-
-    /// Computes a warp operation for the lanes of `group`, each with the slots of its resume point.
-    fn exchange(&self, cta: &mut Cta, warp: usize, group: u32, op: WarpOp, ty: Type) {
-        let points = &self.grid.kernel.resume_points;
-        let thread = |lane: u32| warp as u32 * 32 + lane;
-        let point_of =
-            |cta: &Cta, lane| point_number(cta.lane_states.slice()[thread(lane) as usize]);
-        let mut args: SmallVec<[_; 3]> = SmallVec::from_elem([0; WARP], op.n_args());
-        let mut results: SmallVec<[_; 2]> = SmallVec::from_elem([0; WARP], op.n_results());
-        let first = point_of(cta, group.trailing_zeros() % 32);
-        if at_state(cta, warp, group, |state| point_number(state) == first) == group {
-            let point = &points[first];
-            for (arg, &operand) in args.iter_mut().zip(&point.operands) {
-                *arg = cta.layout.gather(cta.slots.slice(), warp, operand);
-            }
-            warp::compute(op, ty, group, &args, &mut results);
-            for (values, &result) in results.iter().zip(&point.results) {
-                cta.layout
-                    .scatter(cta.slots.slice_mut(), warp, group, result, values);
-            }
-            return;
-        }
-        for lane in lanes(group) {
-            for (arg, &operand) in args.iter_mut().zip(&points[point_of(cta, lane)].operands) {
-                arg[lane as usize] = cta.layout.read(cta.slots.slice(), thread(lane), operand);
-            }
-        }
-        warp::compute(op, ty, group, &args, &mut results);
-        for lane in lanes(group) {
-            for (values, &(offset, ty)) in results.iter().zip(&points[point_of(cta, lane)].results)
-            {
-                cta.layout.write(
-                    cta.slots.slice_mut(),
-                    thread(lane),
-                    offset,
-                    ty,
-                    values[lane as usize],
-                );
-            }
-        }
-    }
 }
 
-fn member_mask(cta: &Cta, thread: u32, operand: Operand) -> u32 {
+pub(super) fn member_mask(cta: &Cta, thread: u32, operand: Operand) -> u32 {
     cta.layout.read(cta.slots.slice(), thread, operand) as u32
 }
 
 /// The lanes of `mask` in a warp whose states pass a test. The states are padded, so a warp has all
 /// of them.
-fn at_state(cta: &Cta, warp: usize, mask: u32, test: impl Fn(u16) -> bool) -> u32 {
+pub(super) fn at_state(cta: &Cta, warp: usize, mask: u32, test: impl Fn(u16) -> bool) -> u32 {
     let states = &cta.lane_states.slice()[warp * WARP..][..WARP];
     let bit = |(lane, &state): (usize, &u16)| u32::from(test(state)) << lane;
     mask & states

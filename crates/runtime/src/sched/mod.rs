@@ -31,6 +31,7 @@ pub(crate) mod slots;
 
 mod lane_wise;
 mod together;
+mod warps;
 
 #[cfg(test)]
 mod tests;
@@ -171,6 +172,12 @@ impl Runner<'_> {
     ) -> Result<(), LaunchError> {
         if self.grid.is_stopped() {
             return Err(self.grid.stop_error());
+        }
+        for gang in gangs.clone() {
+            // What the lanes have is read now, and each stop tells anew.
+            if cta.masks.slice()[gang as usize] != 0 {
+                cta.unspread[gang as usize] = 0;
+            }
         }
         let ctx = cta.ctx_ptr();
         // SAFETY: the grid holds the kernel; `prepare` laid the CTA out for it; no reference into

@@ -166,6 +166,7 @@ fn slot(n: u32, gang: u32, ty: Type) -> Operand {
 fn point(kind: ResumeKind, operands: Vec<Operand>) -> ResumePoint {
     ResumePoint {
         shared: Vec::new(),
+        is_whole: false,
         kind,
         loc: SrcLoc(1),
         operands,

@@ -2,7 +2,6 @@
 
 use ptxjit_abi::LaneState;
 use ptxjit_abi::warp_ops::lanes;
-use ptxjit_ir::Type;
 
 use super::cta::{Cta, Phase, low_bits};
 use super::{Progress, Runner, Shortcut, point_number};
@@ -46,6 +45,7 @@ impl Runner<'_> {
         let point = &self.grid.kernel.resume_points[next as usize];
         if !point.results.is_empty() || self.grid.shortcuts[next as usize] == Shortcut::Warp {
             self.spell_out(cta);
+            self.spread_all(cta);
         }
         let (may_go, progress) = match self.grid.shortcuts[next as usize] {
             Shortcut::None => (false, Progress::Some),
@@ -122,36 +122,82 @@ impl Runner<'_> {
         Stopped::At(next as u32)
     }
 
-    /// Gives each lane of gangs that have stopped as a whole its own state and values.
+    /// Gives each lane of gangs that have stopped as a whole its own state. Its values may stay
+    /// with the first of them, see [`Cta::unspread`].
     pub(super) fn spell_out(&self, cta: &mut Cta) {
+        if self.grid.never_waits() {
+            return;
+        }
         let gang_width = cta.layout.gang;
         for gang in 0..cta.n_gangs {
             let mask = cta.masks.slice()[gang as usize];
             let state = cta.gang_states.slice()[gang as usize];
-            if mask == 0 || state == LaneState::DIVERGED || self.grid.never_waits() {
+            if mask == 0 || state == LaneState::DIVERGED {
                 continue;
             }
             cta.gang_states.slice_mut()[gang as usize] = LaneState::DIVERGED;
             let first_thread = gang * gang_width;
-            for lane in lanes(mask) {
-                cta.lane_states.slice_mut()[(first_thread + lane) as usize] = state;
+            let states = &mut cta.lane_states.slice_mut()[first_thread as usize..];
+            match mask == low_bits(gang_width) {
+                true => states[..gang_width as usize].fill(state),
+                false => lanes(mask).for_each(|lane| states[lane as usize] = state),
             }
             if state != LaneState::EXITED {
-                for &slot in &self.grid.kernel.resume_points[usize::from(state)].shared {
-                    cta.layout
-                        .spread(cta.slots.slice_mut(), first_thread, mask, slot);
-                }
+                cta.unspread[gang as usize] = mask;
             }
         }
     }
 
-    /// Whether the lanes in each gang's mask hold equal uniforms of a point.
-    pub(super) fn gangs_agree(&self, cta: &Cta, point: usize) -> bool {
+    /// Gives each lane of a gang that has stopped as a whole its own values.
+    pub(super) fn spread(&self, cta: &mut Cta, gang: u32) {
+        let mask = std::mem::take(&mut cta.unspread[gang as usize]);
+        if mask == 0 {
+            return;
+        }
+        let first_thread = gang * cta.layout.gang;
+        let first_lane = first_thread + mask.trailing_zeros();
+        let state = point_number(cta.lane_states.slice()[first_lane as usize]);
+        for &slot in &self.grid.kernel.resume_points[state].shared {
+            cta.layout
+                .spread(cta.slots.slice_mut(), first_thread, mask, slot);
+        }
+    }
+
+    /// The same for all gangs.
+    pub(super) fn spread_all(&self, cta: &mut Cta) {
+        for gang in 0..cta.n_gangs {
+            self.spread(cta, gang);
+        }
+    }
+
+    /// The lanes among some of a gang, which wait at a point, whose uniforms there equal those of
+    /// the lowest of them. Lanes that have stopped as a whole, and are all of these, share their
+    /// values; if some of them are left out, each has its own afterwards.
+    pub(super) fn agreeing(&self, cta: &mut Cta, gang: u32, point: usize, mask: u32) -> u32 {
+        if cta.unspread[gang as usize] == mask {
+            return mask;
+        }
+        self.spread(cta, gang);
+        if mask.is_power_of_two() {
+            return mask;
+        }
         let uniforms = &self.grid.kernel.resume_points[point].uniforms;
-        let masks = &cta.masks.slice()[..cta.n_gangs as usize];
-        masks.iter().enumerate().all(|(gang, &mask)| {
-            let first_thread = gang as u32 * cta.layout.gang;
-            mask == 0 || agreeing(cta, uniforms, first_thread, mask) == mask
+        let (slots, lowest) = (cta.slots.slice(), mask.trailing_zeros() as usize);
+        let first_thread = gang * cta.layout.gang;
+        uniforms.iter().fold(mask, |agreeing, &(offset, ty)| {
+            let equal = |ty| {
+                cta.layout
+                    .equal_lanes(slots, first_thread, offset, ty, lowest)
+            };
+            agreeing & equal(ty)
+        })
+    }
+
+    /// Whether the lanes in each gang's mask hold equal uniforms of a point.
+    pub(super) fn gangs_agree(&self, cta: &mut Cta, point: usize) -> bool {
+        (0..cta.n_gangs).all(|gang| {
+            let mask = cta.masks.slice()[gang as usize];
+            mask == 0 || self.agreeing(cta, gang, point, mask) == mask
         })
     }
 }
@@ -166,21 +212,6 @@ fn common_state(cta: &Cta) -> Option<u16> {
         .map(|(_, &state)| state);
     let first = states.next()?;
     (first != LaneState::DIVERGED && states.all(|state| state == first)).then_some(first)
-}
-
-/// The lanes of `mask`, counted from `first_thread`, whose uniforms equal those of the lowest lane.
-pub(super) fn agreeing(cta: &Cta, uniforms: &[(u32, Type)], first_thread: u32, mask: u32) -> u32 {
-    if mask.is_power_of_two() {
-        return mask;
-    }
-    let slots = cta.slots.slice();
-    let lowest = mask.trailing_zeros() as usize;
-    uniforms.iter().fold(mask, |agreeing, &(offset, ty)| {
-        agreeing
-            & cta
-                .layout
-                .equal_lanes(slots, first_thread, offset, ty, lowest)
-    })
 }
 
 /// Makes the masks hold the lanes that have not ended.

@@ -207,6 +207,9 @@ impl Divergence {
                 arg,
             } => ok(self.negated(arg, op)),
             InstData::Resize { op, from, to, arg } => ok(self.resize(func, op, from, to, arg)),
+            InstData::Compare { op, args, .. } if self.is_on_one_side(func, op, args) => {
+                (Variability::Uniform, Because::NotVarying)
+            }
             InstData::Select {
                 cond, args: [a, b], ..
             } => self.selected(cond, a, b).map_or_else(from_args, ok),
@@ -290,6 +293,7 @@ impl Divergence {
             | WarpOp::ReduxFminNan
             | WarpOp::ReduxFmaxNan
             | WarpOp::Sync
+            | WarpOp::AlignedSync
             | WarpOp::ActiveMask => true,
         };
         if shared && mask_uniform {

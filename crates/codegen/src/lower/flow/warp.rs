@@ -245,7 +245,7 @@ impl Lower<'_, '_> {
                     self.lane_constants(Type::B1, |lane| u32::from(lane == 0).wrapping_neg());
                 vec![Val::Uniform(leader), Val::Varying(first)]
             }
-            WarpOp::Sync => Vec::new(),
+            WarpOp::Sync | WarpOp::AlignedSync => Vec::new(),
             WarpOp::ActiveMask => {
                 vec![Val::Uniform(self.b.ins().iconst(types::I32, 0xffff_ffff))]
             }

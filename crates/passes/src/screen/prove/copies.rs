@@ -116,7 +116,8 @@ impl Walk<'_> {
             return Err(Unproven("threads may diverge before a warp operation"));
         }
         let is_once = !self.active.iter().any(Active::is_many);
-        if op == WarpOp::Sync && is_whole && is_once && self.is_of_all_lanes(args) {
+        let is_sync = matches!(op, WarpOp::Sync | WarpOp::AlignedSync);
+        if is_sync && is_whole && is_once && self.is_of_all_lanes(args) {
             self.log.syncs.push(Sync {
                 step: self.step,
                 lo: region.lo,

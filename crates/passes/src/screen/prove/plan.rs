@@ -179,7 +179,7 @@ fn needed(func: &Function, cfg: &Cfg, unsure: &FxHashSet<Inst>) -> SecondaryMap<
                 needed[inst] = true;
                 work.extend(args);
             } else if let InstData::Warp {
-                op: WarpOp::Sync,
+                op: WarpOp::Sync | WarpOp::AlignedSync,
                 args,
                 ..
             } = data

@@ -1,6 +1,6 @@
 //! Divergence of integer arithmetic: which results are affine, with what stride.
 
-use ptxjit_ir::{Function, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Type, Value};
+use ptxjit_ir::{CompareOp, Function, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Type, Value};
 use ptxjit_passes::transform::simplify::possible_bits;
 
 use super::Divergence;
@@ -194,6 +194,34 @@ impl Divergence {
             },
             _ => Variability::Varying,
         }
+    }
+
+    /// Whether all lanes are on one side of a uniform bound, since they differ in low bits that the
+    /// bound does not have: with gangs of 32, `%tid.x < 64` is true or false for all lanes.
+    pub(super) fn is_on_one_side(&self, func: &Function, op: CompareOp, args: [Value; 2]) -> bool {
+        let (op, [value, bound]) = match self.variability(args[0]) {
+            Variability::Uniform => (op.swapped(), [args[1], args[0]]),
+            Variability::Affine { .. } | Variability::Varying => (op, args),
+        };
+        let Variability::Affine {
+            stride,
+            align,
+            may_wrap: None,
+        } = self.variability(value)
+        else {
+            return false;
+        };
+        let align = align.min(match op {
+            CompareOp::Eq | CompareOp::Ne => return false,
+            CompareOp::Slt | CompareOp::Sge | CompareOp::Ult | CompareOp::Uge => {
+                self.known_align(func, bound)
+            }
+            // Those up to the bound, which is the last with its high bits.
+            CompareOp::Sle | CompareOp::Sgt | CompareOp::Ule | CompareOp::Ugt => func
+                .as_const(bound)
+                .map_or(0, |bits| bits.trailing_ones() as u8),
+        });
+        self.variability(bound) == Variability::Uniform && self.lanes_fit(stride, align)
     }
 
     /// What a uniform value is known to be a multiple of, as log2.
