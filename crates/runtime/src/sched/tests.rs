@@ -907,6 +907,50 @@ fn a_trap_names_its_thread_and_stops_the_grid() {
     }
 }
 
+/// Half of the warp yields before it comes to point 2, or, in CTA 1, waits at point 3 of the same
+/// barrier instead.
+struct Halves;
+
+impl Program for Halves {
+    fn step(thread: &Thread<'_>, state: u32) -> Next {
+        match (state, thread.index < 16) {
+            (0, true) => Next::Wait(1),
+            (0, false) => Next::Wait(2),
+            (1, _) if thread.cta() == 1 => Next::Wait(3),
+            (1, _) => Next::Wait(2),
+            _ => {
+                thread.add(0, 1);
+                Next::Exit
+            }
+        }
+    }
+}
+
+#[test]
+fn a_warp_that_an_aligned_instruction_keeps_together_is_not_parted() {
+    let points = || {
+        let aligned = ResumePoint {
+            is_whole: true,
+            ..barrier(BarrierOp::Sync, 0, 0)
+        };
+        let yields = point(ResumeKind::Yield, vec![]);
+        vec![entry(), yields, aligned, barrier(BarrierOp::Sync, 0, 0)]
+    };
+    let bench = Bench::new(1, 1);
+    bench.launch(kernel::<Halves>(points()), 1, 32).unwrap();
+    assert_eq!(bench.words(), [32]);
+    let bench = Bench::new(1, 1);
+    let Err(LaunchError::Trap(trap)) = bench.launch(kernel::<Halves>(points()), 2, 32) else {
+        panic!("the warp was parted");
+    };
+    assert_eq!((trap.ctaid, trap.threads.first), ([1, 0, 0], [16, 0, 0]));
+    let note = trap.cause.to_string();
+    assert!(
+        note.contains("lanes 0x0000ffff have not come here"),
+        "{note}"
+    );
+}
+
 /// Reads far beyond the buffer, in the second gang of CTA 1.
 struct Wild;
 
