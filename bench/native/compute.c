@@ -73,6 +73,8 @@ static void matmul_bf16(const uint16_t *a, const uint16_t *b, float *c, int m, i
     free(y);
 }
 ENTRY(mma_bf16) { matmul_bf16(a[0].p, a[1].p, a[2].p, a[3].i, a[4].i, a[5].i); }
+ENTRY(wgmma_bf16) { matmul_bf16(a[0].p, a[1].p, a[2].p, a[3].i, a[4].i, a[5].i); }
+ENTRY(tcgen05_bf16) { matmul_bf16(a[0].p, a[1].p, a[2].p, a[3].i, a[4].i, a[5].i); }
 
 // The values of all bytes of e4m3, of which both matrices are converted as above.
 static void matmul_fp8(const uint8_t *a, const uint8_t *b, float *c, int m, int n, int k)

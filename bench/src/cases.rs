@@ -457,6 +457,8 @@ pub(crate) const CASES: &[Case] = &[
     products::MMA_BF16,
     products::MMA_S8,
     products::MMA_FP8,
+    products::WGMMA_BF16,
+    products::TCGEN05_BF16,
     products::ATTENTION,
     Case {
         name: "nbody",

@@ -68,6 +68,40 @@ pub(crate) const MMA_FP8: Case = Case {
     work: Work::Ops(2 << 30),
 };
 
+/// Tiles come through tensor maps, which each CTA makes in its part of a buffer.
+pub(crate) const WGMMA_BF16: Case = Case {
+    name: "wgmma_bf16",
+    ptx: ptx!("wgmma_bf16"),
+    kernel: "matmul_maps",
+    buffers: &[
+        input(Dtype::Bf16, MIB, 57, -1.0, 1.0),
+        input(Dtype::Bf16, MIB, 58, -1.0, 1.0),
+        output(Dtype::F32, MIB, close(1e-4, 1e-3)),
+        // 64 CTAs, three maps of 128 bytes each.
+        input(Dtype::U8, 64 * 3 * 128, 66, 0.0, 1.0),
+    ],
+    grid: [8, 8, 1],
+    block: [128, 1, 1],
+    shared: 98352,
+    args: &[
+        Buf(0),
+        Buf(1),
+        Buf(2),
+        I32(1024),
+        I32(1024),
+        I32(1024),
+        Buf(3),
+        U64(0),
+    ],
+    work: Work::Ops(2 << 30),
+};
+
+pub(crate) const TCGEN05_BF16: Case = Case {
+    name: "tcgen05_bf16",
+    ptx: ptx!("tcgen05_bf16"),
+    ..WGMMA_BF16
+};
+
 pub(crate) const ATTENTION: Case = Case {
     name: "attention",
     ptx: ptx!("attention"),

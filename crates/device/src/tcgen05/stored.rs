@@ -5,7 +5,7 @@ use ptxjit_tile::Factor;
 use smallvec::SmallVec;
 
 use super::elements::{decode_units, per_unit};
-use super::matrix::{Descriptor, Major, unit_at};
+use super::matrix::{Descriptor, Major, UNIT, unit_at};
 use crate::Fault;
 
 /// A matrix by rows.
@@ -77,10 +77,10 @@ impl Stored {
             Major::K => (&along_outer, &along_inner),
             Major::Mn => (&along_inner, &along_outer),
         };
-        let mut units = Vec::with_capacity(slow.len() * fast.len());
-        for &slow in slow {
-            for &fast in fast {
-                units.push(*unit_at(shared, places.of(slow, fast), self.what)?);
+        let mut units = vec![[0; UNIT]; slow.len() * fast.len()];
+        for (&slow, row) in slow.iter().zip(units.chunks_exact_mut(fast.len())) {
+            for (&fast, unit) in fast.iter().zip(row) {
+                *unit = *unit_at(shared, places.of(slow, fast), self.what)?;
             }
         }
         let mut elements = vec![0.0; units.len() * n];
