@@ -10,6 +10,18 @@ pub(crate) fn of(varied: bool) -> &'static [Case] {
     if varied { varied::CASES } else { CASES }
 }
 
+/// The cases that a filter means: the one of that name, else those whose names contain it.
+pub(crate) fn chosen<'a>(
+    cases: &'a [Case],
+    filter: &'a str,
+) -> impl Iterator<Item = &'a Case> + use<'a> {
+    let is_name = cases.iter().any(|case| case.name == filter);
+    cases.iter().filter(move |case| match is_name {
+        true => case.name == filter,
+        false => case.name.contains(filter),
+    })
+}
+
 /// One benchmark.
 pub(crate) struct Case {
     pub(crate) name: &'static str,

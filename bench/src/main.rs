@@ -53,7 +53,7 @@ enum Command {
         /// Compilations of each kernel; the fastest counts.
         #[arg(long, default_value_t = 5)]
         rounds: usize,
-        /// Only kernels whose name contains this.
+        /// Only the kernel of this name or, if there is none, those whose names contain it.
         #[arg(long, default_value = "")]
         filter: String,
         /// Lanes per vector operation; ptxjit's choice if not given.
@@ -72,7 +72,7 @@ enum Command {
         /// Launches of each kind and kernel; the fastest counts.
         #[arg(long, default_value_t = 5)]
         rounds: usize,
-        /// Only kernels whose name contains this.
+        /// Only the kernel of this name or, if there is none, those whose names contain it.
         #[arg(long, default_value = "")]
         filter: String,
         /// The kernels of `kernels/varied.cu`.
@@ -104,7 +104,7 @@ struct Kernels {
     /// Rounds that count, each one run of ptxjit and one of the native version.
     #[arg(long, default_value_t = 7)]
     rounds: usize,
-    /// Only kernels whose name contains this.
+    /// Only the kernel of this name or, if there is none, those whose names contain it.
     #[arg(long, default_value = "")]
     filter: String,
     /// The kernels of `kernels/varied.cu` rather than those that ptxjit was tuned by.
@@ -158,8 +158,7 @@ fn main() -> Result<()> {
             let mut options = Options::default();
             options.threads = threads;
             options.eager = true;
-            let chosen = cases::of(varied).iter();
-            let chosen: Vec<_> = chosen.filter(|case| case.name.contains(&filter)).collect();
+            let chosen: Vec<_> = cases::chosen(cases::of(varied), &filter).collect();
             let run = if compile {
                 sanitizers::run_compile
             } else {
@@ -202,9 +201,7 @@ fn kernels(args: &Kernels) -> Result<()> {
     println!("{threads} threads, {} rounds", args.rounds);
     println!("{}\n", roofline.map_or_else(String::new, |it| it.text()));
     println!("{}", report::header());
-    let chosen = cases::of(args.varied)
-        .iter()
-        .filter(|case| case.name.contains(&args.filter));
+    let chosen = cases::chosen(cases::of(args.varied), &args.filter);
     let (mut results, mut ratios, mut wrong) = (Vec::new(), Vec::new(), 0);
     for case in chosen {
         let outcome = race::run(case, &options, args.rounds, native.as_ref())

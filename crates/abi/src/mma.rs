@@ -217,9 +217,9 @@ impl Method {
         let is_nearest = matches!(mma.round, Round::Rn);
         match mma.layout {
             FragmentLayout::QuadPairs { .. } => Method::Elements,
-            FragmentLayout::Quads if !is_wide => Method::Rows,
-            FragmentLayout::Quads if is_nearest => Method::Doubles,
-            FragmentLayout::Quads => Method::Elements,
+            FragmentLayout::Quads { .. } if !is_wide => Method::Rows,
+            FragmentLayout::Quads { .. } if is_nearest => Method::Doubles,
+            FragmentLayout::Quads { .. } => Method::Elements,
         }
     }
 }

@@ -107,7 +107,11 @@ pub enum ProductOp {
 pub enum FragmentLayout {
     /// The rule of all shapes but one: lanes `4 * g` to `4 * g + 3` hold row `g` of A and column
     /// `g` of B.
-    Quads,
+    Quads {
+        /// Whether they hold row `g` of each 8x8 tile of B instead, a register each: before
+        /// `movmatrix`, not behind it. Of elements of 16 bits alone.
+        b_by_rows: bool,
+    },
     /// `m8n8k4` of f16 and bf16: four products, each of eight lanes.
     QuadPairs {
         /// Whether lanes hold columns of A rather than rows.
@@ -169,7 +173,11 @@ pub struct Chunk {
 impl std::fmt::Display for Mma {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let types = format!("{:?}.{:?}.{:?}.{:?}", self.d, self.a, self.b, self.c);
-        write!(f, "m{}n8k{}.{}", self.m, self.k, types.to_lowercase())
+        write!(f, "m{}n8k{}.{}", self.m, self.k, types.to_lowercase())?;
+        match self.layout {
+            FragmentLayout::Quads { b_by_rows: true } => f.write_str(".b_by_rows"),
+            FragmentLayout::Quads { .. } | FragmentLayout::QuadPairs { .. } => Ok(()),
+        }
     }
 }
 
@@ -198,7 +206,7 @@ impl Mma {
     /// Products that the lanes compute side by side.
     pub const fn n_products(&self) -> usize {
         match self.layout {
-            FragmentLayout::Quads => 1,
+            FragmentLayout::Quads { .. } => 1,
             FragmentLayout::QuadPairs { .. } => 4,
         }
     }
@@ -298,7 +306,7 @@ impl Mma {
     pub fn place_in_a(&self, lane: usize, i: usize) -> Place {
         let (g, t) = (lane / 4, lane % 4);
         match self.layout {
-            FragmentLayout::Quads => {
+            FragmentLayout::Quads { .. } => {
                 let n = self.a.per_register();
                 let (register, within) = (i / n, i % n);
                 let (below, further) = if self.m == 16 {
@@ -332,13 +340,17 @@ impl Mma {
     pub fn place_in_b(&self, lane: usize, i: usize) -> Place {
         let (g, t) = (lane / 4, lane % 4);
         match self.layout {
-            FragmentLayout::Quads => {
+            FragmentLayout::Quads { b_by_rows } => {
                 let n = self.b.per_register();
                 let (register, within) = (i / n, i % n);
+                let (row, column) = match b_by_rows {
+                    true => (g, n * t + within),
+                    false => (n * t + within, g),
+                };
                 Place {
                     product: 0,
-                    row: n * t + within + 4 * n * register,
-                    column: g,
+                    row: row + 4 * n * register,
+                    column,
                 }
             }
             FragmentLayout::QuadPairs { b_by_columns, .. } => {
@@ -360,7 +372,7 @@ impl Mma {
     /// Where element `i` of a lane's fragment of C or D is, if its elements are of `fmt`.
     pub fn place_of_sum(&self, fmt: SumFmt, lane: usize, i: usize) -> Place {
         let (g, t) = (lane / 4, lane % 4);
-        if self.layout == FragmentLayout::Quads {
+        if matches!(self.layout, FragmentLayout::Quads { .. }) {
             return Place {
                 product: 0,
                 row: g + 8 * (i / 2),

@@ -12,7 +12,8 @@ use crate::analysis::call_graph;
 use crate::effort::{Effort, Spent};
 use crate::transform::{
     address_fold, canonical_nans, cfg_cleanup, compact, dce, gvn, if_convert, inline, join_halves,
-    licm, narrow_windows, remove_constant_params, simplify, sroa, wide_division,
+    licm, narrow_windows, remove_constant_params, simplify, sroa, transposed_factors,
+    wide_division,
 };
 
 /// What [`optimize`] may do.
@@ -140,6 +141,9 @@ const WIDE_DIVISION: Pass = pass("wide_division", |func, _| wide_division::run(f
 const IF_CONVERT: Pass = pass("if_convert", |func, _| if_convert::run(func));
 const LICM: Pass = pass("licm", |func, facts| licm::run(func, facts.param_bytes));
 const JOIN_HALVES: Pass = pass("join_halves", |func, _| join_halves::run(func));
+const TRANSPOSED_FACTORS: Pass = pass("transposed_factors", |func, _| {
+    transposed_factors::run(func)
+});
 const NARROW_WINDOWS: Pass = pass("narrow_windows", |func, _| narrow_windows::run(func));
 const ADDRESS_FOLD: Pass = pass("address_fold", |func, _| address_fold::run(func));
 const COMPACT: Pass = pass("compact", |func, _| {
@@ -172,6 +176,7 @@ const PASSES: &[Step] = &[
     Step::Once(DCE),
     Step::Once(SIMPLIFY),
     Step::Once(GVN),
+    Step::Once(TRANSPOSED_FACTORS),
     Step::Once(LICM),
     Step::Once(ADDRESS_FOLD),
     // Addresses that differ by a constant only are equal now.

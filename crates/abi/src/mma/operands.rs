@@ -8,7 +8,7 @@
 
 use std::sync::LazyLock;
 
-use ptxjit_ir::{MatrixFmt, Mma, SumFmt, eval};
+use ptxjit_ir::{FragmentLayout, MatrixFmt, Mma, SumFmt, eval};
 
 use super::steps::Steps;
 use super::{COLUMNS, Offsets, ROWS, Words};
@@ -93,7 +93,17 @@ fn tag(mma: &Mma, side: Side) -> u32 {
         Side::B => mma.b,
     };
     let is_sparse = u32::from(mma.selector.is_some());
-    1 | is_sparse << 1 | (fmt as u32) << 8 | (mma.m as u32) << 16 | (mma.k as u32) << 24
+    let is_by_rows = u32::from(side == Side::B && is_b_by_rows(mma));
+    1 | is_sparse << 1
+        | is_by_rows << 2
+        | (fmt as u32) << 8
+        | (mma.m as u32) << 16
+        | (mma.k as u32) << 24
+}
+
+/// Whether the lanes of a quad hold a row of a tile of B rather than a column.
+fn is_b_by_rows(mma: &Mma) -> bool {
+    matches!(mma.layout, FragmentLayout::Quads { b_by_rows: true })
 }
 
 /// Where a column stands in a row of B, C or D: the even columns come first. A lane holds a pair of
@@ -168,6 +178,9 @@ pub(super) fn decode(
         Side::A => mma.a,
         Side::B => mma.b,
     };
+    if side == Side::B && is_b_by_rows(mma) {
+        return fill_by_rows(fmt, registers, out, steps);
+    }
     let place = Place::new(mma, side);
     match fmt {
         MatrixFmt::F16 => place.fill(registers, out, steps, |words| steps.from_halves(words)),
@@ -287,6 +300,22 @@ fn fill_columns<const N: usize>(
             }
         }
         *rows = steps.transpose(&columns);
+    }
+}
+
+/// The rows of B from registers with a row in each quad, of elements of 16 bits.
+#[inline(always)]
+fn fill_by_rows(fmt: MatrixFmt, registers: Factor<'_>, out: &mut [u32], steps: &impl Steps) {
+    let eights = out.as_chunks_mut::<COLUMNS>().0.as_chunks_mut::<8>().0;
+    for (n, rows) in eights.iter_mut().take(registers.offsets.len()).enumerate() {
+        let quads = registers.register(n).as_chunks::<4>().0;
+        for (row, words) in rows.iter_mut().zip(quads) {
+            let values = match fmt == MatrixFmt::F16 {
+                true => steps.row_of_halves(*words),
+                false => steps.row_of_bf16(*words),
+            };
+            *row = steps.words(values);
+        }
     }
 }
 

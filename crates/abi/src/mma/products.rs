@@ -49,7 +49,7 @@ pub struct Product {
     pub b: usize,
     pub c: Offsets,
     pub further: [u32; MOST_FURTHER],
-    /// These can be the registers of C.
+    /// These can be the registers of C, in the same order, if both have the same format.
     pub d: Offsets,
     /// Whether the next product has the same A and does not read this one's D.
     pub goes_with_next: bool,

@@ -24,7 +24,9 @@ pub(super) trait Steps {
     fn from_halves(&self, words: [u32; 4]) -> [u32; 8];
     /// A row of f32 from eight f16 in the order of their columns.
     fn row_of_halves(&self, words: [u32; 4]) -> Self::Row;
-    /// The opposite, rounded.
+    /// The same of bf16.
+    fn row_of_bf16(&self, words: [u32; 4]) -> Self::Row;
+    /// The opposite of [`Steps::row_of_halves`], rounded.
     fn to_halves(&self, row: Self::Row) -> [u32; 4];
     /// The values of eight bf16 that lie side by side.
     fn from_bf16(&self, words: [u32; 4]) -> [u32; 8];
@@ -32,6 +34,8 @@ pub(super) trait Steps {
     fn from_signed_bytes(&self, words: [u32; 4]) -> [u32; 8];
     /// Eight words that lie side by side.
     fn load(&self, words: &[u32; COLUMNS]) -> Self::Row;
+    /// The opposite.
+    fn words(&self, row: Self::Row) -> [u32; COLUMNS];
     /// One word in all columns.
     fn splat(&self, word: u32) -> Self::Row;
     /// `a * b + sum` in f32.
@@ -84,6 +88,11 @@ impl Steps for Plain {
         std::array::from_fn(|n| values[n % 4 * 2 + n / 4])
     }
 
+    fn row_of_bf16(&self, words: [u32; 4]) -> Self::Row {
+        let values = self.from_bf16(words);
+        std::array::from_fn(|n| values[n % 4 * 2 + n / 4])
+    }
+
     fn to_halves(&self, row: Self::Row) -> [u32; 4] {
         let to_half = Convert::new(NumFmt::F32, NumFmt::F16);
         let halves = row.map(|x| eval::convert(&to_half, x.into()) as u32);
@@ -101,6 +110,10 @@ impl Steps for Plain {
 
     fn load(&self, words: &[u32; COLUMNS]) -> Self::Row {
         *words
+    }
+
+    fn words(&self, row: Self::Row) -> [u32; COLUMNS] {
+        row
     }
 
     fn splat(&self, word: u32) -> Self::Row {
@@ -173,9 +186,9 @@ mod avx2 {
         _mm256_fmadd_pd, _mm256_fmadd_ps, _mm256_loadu_pd, _mm256_loadu_si256, _mm256_madd_epi16,
         _mm256_maddubs_epi16, _mm256_permute2x128_si256, _mm256_permutevar8x32_epi32,
         _mm256_set_m128i, _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_pd,
-        _mm256_setr_epi32, _mm256_shuffle_epi8, _mm256_slli_epi32, _mm256_srli_epi32,
-        _mm256_storeu_pd, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi32,
-        _mm256_unpacklo_epi64, _mm256_xor_si256,
+        _mm256_setr_epi32, _mm256_shuffle_epi8, _mm256_slli_epi32, _mm256_sllv_epi32,
+        _mm256_srli_epi32, _mm256_storeu_pd, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64,
+        _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_si256,
     };
 
     use super::{CANONICAL_NAN, COLUMNS, Steps};
@@ -239,6 +252,17 @@ mod avx2 {
         }
 
         #[inline(always)]
+        fn row_of_bf16(&self, pairs: [u32; 4]) -> __m256i {
+            // SAFETY: as above.
+            unsafe {
+                let pairs = _mm256_broadcastsi128_si256(load(&pairs));
+                let up = _mm256_setr_epi32(16, 16, 16, 16, 0, 0, 0, 0);
+                let high = _mm256_set1_epi32(0xffff_0000_u32 as i32);
+                _mm256_and_si256(_mm256_sllv_epi32(pairs, up), high)
+            }
+        }
+
+        #[inline(always)]
         fn to_halves(&self, row: __m256i) -> [u32; 4] {
             // SAFETY: as above.
             unsafe {
@@ -264,6 +288,11 @@ mod avx2 {
         fn load(&self, words: &[u32; COLUMNS]) -> __m256i {
             // SAFETY: as above; the array has the size of what is loaded.
             unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
+        }
+
+        #[inline(always)]
+        fn words(&self, row: __m256i) -> [u32; COLUMNS] {
+            words(row)
         }
 
         #[inline(always)]

@@ -12,7 +12,8 @@ use super::operands::{stored_along_k, words_along_k};
 use super::steps::Steps;
 use super::{COLUMNS, Offsets};
 
-/// The registers of C and D of one product. They can be the same.
+/// The registers of C and D of one product. They can be the same, as a row of C is read before that
+/// of D is written.
 #[derive(Copy, Clone)]
 pub(super) struct Sums<'a> {
     c: (*const u8, &'a Offsets),

@@ -14,7 +14,7 @@ fn form(m: usize, k: usize, [a, b]: [MatrixFmt; 2], [c, d]: [SumFmt; 2]) -> Mma 
         op: ProductOp::Mul,
         round: Round::Rn,
         saturates: false,
-        layout: FragmentLayout::Quads,
+        layout: FragmentLayout::Quads { b_by_rows: false },
         selector: None,
         scale: None,
     }
@@ -31,6 +31,10 @@ fn forms() -> Vec<Mma> {
     let bits = |m, k, op| Mma {
         op,
         ..form(m, k, [MatrixFmt::B1; 2], [S32; 2])
+    };
+    let by_rows = |mma| Mma {
+        layout: FragmentLayout::Quads { b_by_rows: true },
+        ..mma
     };
     let packed = [MatrixFmt::PackedE2m1; 2];
     let scaled = |mma, blocks, fmt| Mma {
@@ -68,6 +72,12 @@ fn forms() -> Vec<Mma> {
         form(16, 16, [Bf16, Bf16], [F32, F32]),
         form(16, 4, [Tf32, Tf32], [F32, F32]),
         form(16, 8, [Tf32, Tf32], [F32, F32]),
+        by_rows(form(16, 8, [F16, F16], [Half, F32])),
+        by_rows(form(16, 16, [F16, F16], [F32, F32])),
+        by_rows(form(16, 8, [Bf16, Bf16], [F32, F32])),
+        by_rows(form(16, 16, [Bf16, Bf16], [F32, F32])),
+        by_rows(sparse(32, [F16, F16], [F32, F32], 1)),
+        by_rows(sparse(16, [Bf16, Bf16], [F32, F32], 0)),
         form(16, 16, [E4m3, E5m2], [F32, F32]),
         form(16, 32, [E5m2, E4m3], [Half, Half]),
         form(16, 32, [E3m2, E2m1], [F32, F32]),
@@ -87,18 +97,19 @@ fn forms() -> Vec<Mma> {
     forms
 }
 
-/// Any bits at all: among them are infinities, NaNs and subnormal numbers of all formats.
+/// Any bits at all: among them are infinities, NaNs and subnormal numbers of all formats, but so
+/// few infinities and NaNs of the wide ones that most sums are numbers.
 fn bits(seed: &mut u64) -> u64 {
     *seed = seed
         .wrapping_mul(6_364_136_223_846_793_005)
         .wrapping_add(1_442_695_040_888_963_407);
     let word = *seed >> 32;
-    match *seed >> 28 & 7 {
+    match *seed >> 26 & 63 {
         0 => word | 0x7c00_7c00,
-        1 => word & 0x83ff_83ff,
-        2 => word | 0x7f80_0000,
-        3 => 0,
-        _ => word,
+        1 => word | 0x7f80_0000,
+        2..8 => word & 0x83ff_83ff,
+        8..16 => 0,
+        _ => word & 0xbfff_bfff,
     }
 }
 
@@ -210,13 +221,18 @@ fn products_in_a_frame_give_the_bits_of_single_elements() {
         let a = [(); 2].map(|()| place(mma.a_registers()));
         let b = [(); 2].map(|()| place(mma.b_registers()));
         let sums = [(); 4].map(|()| place(mma.c_registers().max(mma.d_registers())));
+        // Sums of another format are not changed in place.
+        let results = match mma.c == mma.d {
+            true => sums,
+            false => [(); 4].map(|()| place(mma.d_registers())),
+        };
         let further = [(); 2].map(|()| place(mma.further_registers()));
         let product = |a, b, c: usize, d: usize, goes_with_next| Product {
             a,
             b,
             c: sums[c],
             further: std::array::from_fn(|n| further[c % 2][n]),
-            d: sums[d],
+            d: results[d],
             goes_with_next,
         };
         let products = Products {

@@ -18,6 +18,17 @@ pub(super) struct Lane {
     pub within: Value,
 }
 
+impl Lane {
+    /// The row and the tile of 8x8, where neighboring lanes have the rows of a tile.
+    pub(super) fn row_of_tile(self, t: &mut Translator<'_>) -> [Value; 2] {
+        let one = t.iconst(Type::B32, 1);
+        let odd = t.binary(IntBinaryOp::And, self.quad, one);
+        let odd = scaled(t, odd, 4, 0);
+        let row = t.binary(IntBinaryOp::Add, odd, self.within);
+        [row, t.binary(IntBinaryOp::Ushr, self.quad, one)]
+    }
+}
+
 /// This thread's lane.
 pub(super) fn lane(t: &mut Translator<'_>) -> Lane {
     let sreg = SpecialReg::LaneId;

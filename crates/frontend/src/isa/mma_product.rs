@@ -166,7 +166,7 @@ pub(super) fn description(inst: &Inst<'_>, [d, a, b, c]: [T; 4]) -> Option<Mma> 
         op,
         round: inst.mode().round,
         saturates: inst.has(Mod::Satfinite),
-        layout: FragmentLayout::Quads,
+        layout: FragmentLayout::Quads { b_by_rows: false },
         selector: None,
         scale: None,
     })

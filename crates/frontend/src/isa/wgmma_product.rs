@@ -12,7 +12,7 @@ use crate::ast::OperandKind;
 use crate::diag::Diagnostic;
 use crate::translate::{Inst, Translator};
 
-use super::fragments::{self, Lane, lane, registers, registers_of, scaled, transposed};
+use super::fragments::{self, Lane, from_lane, lane, registers, registers_of, scaled, transposed};
 use super::mma_product::description;
 use super::modifiers::Mod;
 use super::types::PtxType as T;
@@ -67,20 +67,18 @@ impl Descriptor {
         }
     }
 
-    /// Where the row of 16 bytes begins that lanes of a quad share, of the tile with neighbours
-    /// `outer` along M or N, counted in eights, and `inner` along K, counted in 16 bytes.
-    fn row_along_k(&self, t: &mut Translator<'_>, lane: Lane, outer: Value, inner: u64) -> Value {
-        let inner = t.iconst(Type::B32, inner);
+    /// Where row `row` of 16 bytes begins of the tile `outer` along M or N, counted in eights, and
+    /// `inner` along K, counted in 16 bytes.
+    fn row_along_k(&self, t: &mut Translator<'_>, [row, outer, inner]: [Value; 3]) -> Value {
         let sixteen = t.iconst(Type::B32, 16);
         let step = t.select(self.is_plain, self.lead, sixteen);
-        let parts = [(lane.quad, self.row), (outer, self.stride), (inner, step)];
+        let parts = [(row, self.row), (outer, self.stride), (inner, step)];
         self.swizzled(t, &parts)
     }
 
     /// The same for a matrix whose neighbours along M or N lie side by side: rows of one K, counted
     /// in eights by `inner`.
-    fn row_across_k(&self, t: &mut Translator<'_>, lane: Lane, outer: Value, inner: u64) -> Value {
-        let inner = t.iconst(Type::B32, inner);
+    fn row_across_k(&self, t: &mut Translator<'_>, [row, outer, inner]: [Value; 3]) -> Value {
         let sixteen = t.iconst(Type::B32, 16);
         let within = t.binary(IntBinaryOp::And, outer, self.mask);
         let beyond = t.binary(IntBinaryOp::Ushr, outer, self.log_units);
@@ -90,7 +88,7 @@ impl Descriptor {
         let beyond_step = t.select(self.is_plain, self.stride, self.lead);
         let step = t.select(self.is_plain, self.lead, self.stride);
         let parts = [
-            (lane.quad, self.row),
+            (row, self.row),
             (within, sixteen),
             (beyond, beyond_step),
             (inner, step),
@@ -140,20 +138,45 @@ struct Stored {
 }
 
 impl Stored {
-    /// A register of a fragment: the tile `outer` along M or N, in eights, and `inner` along K.
-    fn register(&self, t: &mut Translator<'_>, lane: Lane, outer: Value, inner: u64) -> Value {
-        let row = if self.is_transposed {
-            self.descriptor.row_across_k(t, lane, outer, inner)
-        } else {
-            self.descriptor.row_along_k(t, lane, outer, inner)
-        };
+    /// Registers of fragments: tiles that `place` finds along M or N, in eights, and along K, from
+    /// their numbers.
+    ///
+    /// As for `ldmatrix`, each lane has the address of one row, and lanes of a quad read the row of
+    /// another lane: four tiles need their addresses computed once.
+    fn registers(
+        &self,
+        t: &mut Translator<'_>,
+        lane: Lane,
+        tiles: std::ops::Range<u64>,
+        place: impl Fn(&mut Translator<'_>, Value) -> [Value; 2],
+    ) -> Vec<Value> {
+        let mut registers = Vec::new();
+        for first in tiles.clone().step_by(TILES_OF_ROWS) {
+            let [row, tile] = lane.row_of_tile(t);
+            let first_tile = t.iconst(Type::B32, first);
+            let tile = t.binary(IntBinaryOp::Add, tile, first_tile);
+            let [outer, inner] = place(t, tile);
+            let row = match self.is_transposed {
+                true => self.descriptor.row_across_k(t, [row, outer, inner]),
+                false => self.descriptor.row_along_k(t, [row, outer, inner]),
+            };
+            for n in 0..(tiles.end - first).min(TILES_OF_ROWS as u64) {
+                let source = scaled(t, lane.quad, 1, 8 * n);
+                let row = from_lane(t, row, source);
+                registers.push(self.register(t, lane, row));
+            }
+        }
+        registers
+    }
+
+    /// A register, whose quads are rows of 16 bytes.
+    fn register(&self, t: &mut Translator<'_>, lane: Lane, row: Value) -> Value {
         let offset = scaled(t, lane.within, 4, 0);
         let at = t.binary(IntBinaryOp::Add, row, offset);
         let word = t.load(Space::Shared, Type::B32, 1, (at, 0))[0];
-        let word = if self.is_transposed {
-            transposed(t, word)
-        } else {
-            word
+        let word = match self.is_transposed {
+            true => transposed(t, word),
+            false => word,
         };
         with_signs(t, word, self.signs)
     }
@@ -165,6 +188,13 @@ fn with_signs(t: &mut Translator<'_>, word: Value, signs: Option<Value>) -> Valu
         None => word,
     }
 }
+
+/// Tiles of B that are read before the products with them: what compiled code takes together, so
+/// that A is decoded once for them.
+const TILES: usize = 8;
+
+/// Tiles whose rows the lanes of a warp have the addresses of.
+const TILES_OF_ROWS: usize = 4;
 
 /// `wgmma.mma_async`
 pub(super) fn product<'m>(
@@ -196,12 +226,20 @@ pub(super) fn product<'m>(
     };
     let old = sums(t, inst, first)?;
     let mut d: SmallVec<[Value; 4]> = SmallVec::new();
-    for (tile, c) in (0..n / 8).zip(old.chunks(mma.c_registers())) {
-        let outer = t.iconst(Type::B32, tile);
-        let b: Vec<Value> = (0..mma.b_registers() as u64)
-            .map(|inner| b.register(t, lane, outer, inner))
-            .collect();
-        d.extend(fragments::product(t, mma, [&a, &b, c, metadata.as_slice()]));
+    let mut old = old.chunks(mma.c_registers());
+    let along_k = mma.b_registers() as u64;
+    for first in (0..n / 8).step_by(TILES) {
+        let tiles = first..(n / 8).min(first + TILES as u64);
+        let registers = tiles.start * along_k..tiles.end * along_k;
+        let b = b.registers(t, lane, registers, |t, tile| {
+            [IntBinaryOp::Udiv, IntBinaryOp::Urem].map(|op| {
+                let along_k = t.iconst(Type::B32, along_k);
+                t.binary(op, tile, along_k)
+            })
+        });
+        for (b, c) in b.chunks(mma.b_registers()).zip(&mut old) {
+            d.extend(fragments::product(t, mma, [&a, b, c, metadata.as_slice()]));
+        }
     }
     t.mark(MarkOp::ProductEnd, &[]);
     t.dst_elems(inst, 0, &d)
@@ -266,14 +304,13 @@ fn left_factor<'m>(
     let sreg = SpecialReg::WarpId;
     let warp = t.ins(InstData::Sreg { sreg }, Type::B32);
     let warp = field(t, warp, 0, 2);
-    let mut words = Vec::new();
-    for inner in 0..2 {
-        for below in 0..2 {
-            let outer = scaled(t, warp, 2, below);
-            words.push(a.register(t, lane, outer, inner));
-        }
-    }
-    Ok(words)
+    // Rows 0 to 7, rows 8 to 15, then the same for the second half of K.
+    Ok(a.registers(t, lane, 0..4, |t, tile| {
+        let below = field(t, tile, 0, 1);
+        let strip = scaled(t, warp, 2, 0);
+        let inner = field(t, tile, 1, 1);
+        [t.binary(IntBinaryOp::Add, strip, below), inner]
+    }))
 }
 
 /// The old D, or zeros, as a predicate says.

@@ -19,4 +19,5 @@ mod ssa;
 #[cfg(test)]
 mod tests;
 pub mod trace;
+pub mod transposed_factors;
 pub mod wide_division;
