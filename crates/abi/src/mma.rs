@@ -17,6 +17,7 @@ mod operands;
 mod products;
 mod steps;
 mod sums;
+mod tiles;
 
 use ptxjit_ir::{FragmentLayout, InstData, Mma, Round, Type, WarpOp, eval};
 
@@ -25,7 +26,7 @@ use self::operands::{Decoded, Factor, MAX_WORDS, Side, decode};
 #[cfg(target_arch = "x86_64")]
 use self::steps::Avx2;
 use self::steps::{Plain, Steps};
-use self::sums::Sums;
+use self::sums::{Pass, Sums};
 use crate::float_env::with_default_rounding;
 use crate::warp_ops::{Lanes, WARP};
 
@@ -303,7 +304,7 @@ fn rows_by(mma: &Mma, fragments: &mut Fragments<'_>, steps: &impl Steps) -> bool
     }
     let a = fragments.decoded_a.get(mma, Side::A, a, steps);
     let b = fragments.decoded_b.get(mma, Side::B, b, steps);
-    sums::add(mma, a, [b], [sums], steps);
+    sums::add(mma, &[Pass { a, b: [b] }], [sums], steps);
     true
 }
 

@@ -263,6 +263,17 @@ impl Mma {
         self.sums() / self.d.per_register()
     }
 
+    /// Whether a product of the same form that is added to D has the bits that it would have if both
+    /// went on with the same sums: D is neither rounded nor clamped. Then nothing is behind C.
+    pub fn keeps_sums(&self) -> bool {
+        let has_room = match (self.c, self.d) {
+            (SumFmt::F32, SumFmt::F32) => true,
+            (SumFmt::S32, SumFmt::S32) => !self.saturates,
+            _ => false,
+        };
+        has_room && self.further_registers() == 0
+    }
+
     /// Operands: the registers of A, of B, of C, and what is behind.
     pub const fn n_args(&self) -> usize {
         self.a_registers() + self.b_registers() + self.c_registers() + self.further_registers()

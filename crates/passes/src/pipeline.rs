@@ -11,9 +11,9 @@ use ptxjit_ir::{FuncId, Function, Program, verify};
 use crate::analysis::call_graph;
 use crate::effort::{Effort, Spent};
 use crate::transform::{
-    address_fold, canonical_nans, cfg_cleanup, compact, dce, gvn, if_convert, inline, join_halves,
-    licm, narrow_windows, remove_constant_params, simplify, sroa, transposed_factors,
-    wide_division,
+    address_fold, canonical_nans, cfg_cleanup, compact, dce, gather_products, gvn, if_convert,
+    inline, join_halves, licm, narrow_windows, remove_constant_params, simplify, sroa,
+    transposed_factors, wide_division,
 };
 
 /// What [`optimize`] may do.
@@ -144,6 +144,7 @@ const JOIN_HALVES: Pass = pass("join_halves", |func, _| join_halves::run(func));
 const TRANSPOSED_FACTORS: Pass = pass("transposed_factors", |func, _| {
     transposed_factors::run(func)
 });
+const GATHER_PRODUCTS: Pass = pass("gather_products", |func, _| gather_products::run(func));
 const NARROW_WINDOWS: Pass = pass("narrow_windows", |func, _| narrow_windows::run(func));
 const ADDRESS_FOLD: Pass = pass("address_fold", |func, _| address_fold::run(func));
 const COMPACT: Pass = pass("compact", |func, _| {
@@ -177,6 +178,7 @@ const PASSES: &[Step] = &[
     Step::Once(SIMPLIFY),
     Step::Once(GVN),
     Step::Once(TRANSPOSED_FACTORS),
+    Step::Once(GATHER_PRODUCTS),
     Step::Once(LICM),
     Step::Once(ADDRESS_FOLD),
     // Addresses that differ by a constant only are equal now.

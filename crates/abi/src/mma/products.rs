@@ -1,8 +1,8 @@
 //! Products of one form that a whole warp computes in sequence, in registers that lie in a
 //! frame.
 //!
-//! Each factor is decoded once for all products that it is in, and neighbors that share A go
-//! through the multiplying loops together.
+//! Each factor is decoded once for all products that it is in, and products that share A or are
+//! added to the same sums go through the multiplying loops together ([`tiles`]).
 
 use ptxjit_ir::{Mma, WarpOp};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,8 @@ use super::operands::{Factor, Side, decode, stored_along_k, words_along_k};
 #[cfg(target_arch = "x86_64")]
 use super::steps::Avx2;
 use super::steps::{Plain, Steps};
-use super::sums::{self, Sums};
+use super::sums::{self, Pass, Sums};
+use super::tiles::{self, MOST_ALONG_K, Tile};
 use super::{COLUMNS, Method, Words, compute};
 use crate::float_env::with_default_rounding;
 use crate::warp_ops::{Lanes, WARP};
@@ -21,11 +22,11 @@ use crate::warp_ops::{Lanes, WARP};
 pub const MOST_REGISTERS: usize = 8;
 /// No form has more registers behind those of C.
 pub const MOST_FURTHER: usize = 3;
-/// Factors decoded at a time: with as many values as any form has they take half of a first-level
-/// cache of 32 KiB, and no more than 16 of them are common in kernels.
-pub const MOST_A: usize = 4;
+/// Factors decoded at a time: those of two steps along K for 64 by 64 sums of a warp or 16 by 128
+/// ones. Of halves they take half of a first-level cache of 32 KiB.
+pub const MOST_A: usize = 8;
 /// As [`MOST_A`], for B.
-pub const MOST_B: usize = 8;
+pub const MOST_B: usize = 16;
 
 /// Where the registers of a matrix are, in bytes from the frame's start. Those that the form does
 /// not have are zero.
@@ -35,10 +36,25 @@ pub type Offsets = [u32; MOST_REGISTERS];
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Products {
     pub mma: Mma,
-    /// The different factors: at most [`MOST_A`] and [`MOST_B`]. No product writes them.
+    /// The different factors.
     pub a: Vec<Offsets>,
     pub b: Vec<Offsets>,
     pub products: Vec<Product>,
+    tiles: Vec<Tile>,
+}
+
+impl Products {
+    /// Of at most [`MOST_A`] and [`MOST_B`] different factors, which no product writes.
+    pub fn new(mma: Mma, a: Vec<Offsets>, b: Vec<Offsets>, products: Vec<Product>) -> Products {
+        let tiles = tiles::tiles(&mma, &products);
+        Products {
+            mma,
+            a,
+            b,
+            products,
+            tiles,
+        }
+    }
 }
 
 /// One product.
@@ -51,8 +67,6 @@ pub struct Product {
     pub further: [u32; MOST_FURTHER],
     /// These can be the registers of C, in the same order, if both have the same format.
     pub d: Offsets,
-    /// Whether the next product has the same A and does not read this one's D.
-    pub goes_with_next: bool,
 }
 
 /// Computes products for the lanes of `group`, which are all that take part in them, and changes
@@ -168,44 +182,62 @@ fn rows_by(products: &Products, frame: &Frame, factors: &mut Factors, steps: &im
     let a_words = mma.m * stored_along_k(mma);
     // Eight rows of B are written at a time.
     let b_words = COLUMNS * words_along_k(mma).max(8);
-    let Factors { a, b, complete } = factors;
-    for (offsets, words) in products.a.iter().zip(a.chunks_exact_mut(a_words)) {
+    let Factors {
+        a: a_values,
+        b: b_values,
+        complete,
+    } = factors;
+    for (offsets, words) in products.a.iter().zip(a_values.chunks_exact_mut(a_words)) {
         let registers = frame.factor(offsets, mma.a_registers());
         decode(mma, Side::A, registers, words, steps);
     }
-    for (offsets, words) in products.b.iter().zip(b.chunks_exact_mut(b_words)) {
+    for (offsets, words) in products.b.iter().zip(b_values.chunks_exact_mut(b_words)) {
         let registers = frame.factor(offsets, mma.b_registers());
         decode(mma, Side::B, registers, words, steps);
     }
     // Products that follow each other often share A and what is behind C for it.
     let mut set = None;
     let behind_a = mma.further_registers() - usize::from(mma.scale.is_some());
-    let mut rest = &products.products[..];
-    while let [first, behind @ ..] = rest {
-        let a = &a[first.a * a_words..][..a_words];
-        let b_of = |product: &Product| &b[product.b * b_words..][..b_words];
-        let b = b_of(first);
-        rest = behind;
+    for tile in &products.tiles {
+        let first = &products.products[tile.first];
+        let a_of = |a: usize| &a_values[a * a_words..][..a_words];
+        let b_of = |b: usize| &b_values[b * b_words..][..b_words];
         if mma.further_registers() != 0 {
             let further = frame.further(first);
             let further = &further[..mma.further_registers()];
             let of_a = (first.a, &first.further[..behind_a]);
             if set != Some(of_a) {
-                set = complete.set_a(mma, a, further).then_some(of_a);
+                set = complete.set_a(mma, a_of(first.a), further).then_some(of_a);
             }
-            match complete.with_b(mma, b, further).filter(|_| set.is_some()) {
+            match complete
+                .with_b(mma, b_of(first.b), further)
+                .filter(|_| set.is_some())
+            {
                 Some(pair) => sums::add_pair_of(mma, pair, frame.sums(first), steps),
                 None => one(products, first, u32::MAX, frame),
             }
             continue;
         }
-        match behind {
-            [second, behind @ ..] if first.goes_with_next => {
-                rest = behind;
-                let both = [frame.sums(first), frame.sums(second)];
-                sums::add(mma, a, [b, b_of(second)], both, steps);
+        let n = tile.factors.len();
+        if let Some(second) = tile.second {
+            let mut passes = [Pass::<2>::default(); MOST_ALONG_K];
+            for (pass, &(a, b)) in passes.iter_mut().zip(&tile.factors) {
+                *pass = Pass {
+                    a: a_of(a),
+                    b: [b_of(b[0]), b_of(b[1])],
+                };
             }
-            _ => sums::add(mma, a, [b], [frame.sums(first)], steps),
+            let both = [frame.sums(first), frame.sums(&products.products[second])];
+            sums::add(mma, &passes[..n], both, steps);
+        } else {
+            let mut passes = [Pass::<1>::default(); MOST_ALONG_K];
+            for (pass, &(a, b)) in passes.iter_mut().zip(&tile.factors) {
+                *pass = Pass {
+                    a: a_of(a),
+                    b: [b_of(b[0])],
+                };
+            }
+            sums::add(mma, &passes[..n], [frame.sums(first)], steps);
         }
     }
 }

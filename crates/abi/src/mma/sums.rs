@@ -105,30 +105,41 @@ const BOTH: Kind = 4;
 /// As [`WRAPPING`], of bits that differ.
 const EITHER: Kind = 5;
 
-/// D = A * B + C for products that share A.
+/// Decoded factors of products that share A.
+#[derive(Copy, Clone)]
+pub(super) struct Pass<'a, const N: usize> {
+    pub(super) a: &'a [u32],
+    pub(super) b: [&'a [u32]; N],
+}
+
+impl<const N: usize> Default for Pass<'_, N> {
+    fn default() -> Self {
+        Pass {
+            a: &[],
+            b: [&[]; N],
+        }
+    }
+}
+
+/// D = A * B + C, with further products added.
 #[inline(always)]
 pub(super) fn add<const N: usize>(
     mma: &Mma,
-    a: &[u32],
-    b: [&[u32]; N],
+    passes: &[Pass<'_, N>],
     sums: [Sums<'_>; N],
     steps: &impl Steps,
 ) {
-    let mut rows = [&[[0; COLUMNS]; 0][..]; N];
-    for (rows, b) in rows.iter_mut().zip(b) {
-        *rows = b.as_chunks().0;
-    }
     match (mma.c, mma.d, mma.op) {
-        (_, _, ProductOp::And) => of_kind::<BOTH, BOTH, N>(mma, a, rows, sums, steps),
-        (_, _, ProductOp::Xor) => of_kind::<EITHER, EITHER, N>(mma, a, rows, sums, steps),
+        (_, _, ProductOp::And) => of_kind::<BOTH, BOTH, N>(mma, passes, sums, steps),
+        (_, _, ProductOp::Xor) => of_kind::<EITHER, EITHER, N>(mma, passes, sums, steps),
         (SumFmt::S32, _, _) if mma.saturates => {
-            of_kind::<SATURATING, SATURATING, N>(mma, a, rows, sums, steps);
+            of_kind::<SATURATING, SATURATING, N>(mma, passes, sums, steps);
         }
-        (SumFmt::S32, _, _) => of_kind::<WRAPPING, WRAPPING, N>(mma, a, rows, sums, steps),
-        (SumFmt::F16, SumFmt::F16, _) => of_kind::<HALF, HALF, N>(mma, a, rows, sums, steps),
-        (SumFmt::F16, _, _) => of_kind::<HALF, SINGLE, N>(mma, a, rows, sums, steps),
-        (_, SumFmt::F16, _) => of_kind::<SINGLE, HALF, N>(mma, a, rows, sums, steps),
-        (_, _, _) => of_kind::<SINGLE, SINGLE, N>(mma, a, rows, sums, steps),
+        (SumFmt::S32, _, _) => of_kind::<WRAPPING, WRAPPING, N>(mma, passes, sums, steps),
+        (SumFmt::F16, SumFmt::F16, _) => of_kind::<HALF, HALF, N>(mma, passes, sums, steps),
+        (SumFmt::F16, _, _) => of_kind::<HALF, SINGLE, N>(mma, passes, sums, steps),
+        (_, SumFmt::F16, _) => of_kind::<SINGLE, HALF, N>(mma, passes, sums, steps),
+        (_, _, _) => of_kind::<SINGLE, SINGLE, N>(mma, passes, sums, steps),
     }
 }
 
@@ -136,7 +147,7 @@ pub(super) fn add<const N: usize>(
 #[inline(always)]
 pub(super) fn add_pair_of(mma: &Mma, pair: Pair<'_>, sums: Sums<'_>, steps: &impl Steps) {
     match pair {
-        Pair::Dense(a, b) => add(mma, a, [b], [sums], steps),
+        Pair::Dense(a, b) => add(mma, &[Pass { a, b: [b] }], [sums], steps),
         Pair::Sparse(a, b) => match (mma.c == SumFmt::F16, mma.d == SumFmt::F16) {
             (true, true) => add_kept::<HALF, HALF>(mma, a, b, sums, steps),
             (true, false) => add_kept::<HALF, SINGLE>(mma, a, b, sums, steps),
@@ -176,17 +187,16 @@ fn add_kept<const C: Kind, const D: Kind>(
 #[inline(always)]
 fn of_kind<const C: Kind, const D: Kind, const N: usize>(
     mma: &Mma,
-    a: &[u32],
-    b: [&[[u32; COLUMNS]]; N],
+    passes: &[Pass<'_, N>],
     sums: [Sums<'_>; N],
     steps: &impl Steps,
 ) {
     match words_along_k(mma) {
-        4 => add_along::<4, C, D, N>(mma, a, b, sums, steps),
-        8 => add_along::<8, C, D, N>(mma, a, b, sums, steps),
-        16 => add_along::<16, C, D, N>(mma, a, b, sums, steps),
-        32 => add_along::<32, C, D, N>(mma, a, b, sums, steps),
-        64 => add_along::<64, C, D, N>(mma, a, b, sums, steps),
+        4 => add_along::<4, C, D, N>(mma, passes, sums, steps),
+        8 => add_along::<8, C, D, N>(mma, passes, sums, steps),
+        16 => add_along::<16, C, D, N>(mma, passes, sums, steps),
+        32 => add_along::<32, C, D, N>(mma, passes, sums, steps),
+        64 => add_along::<64, C, D, N>(mma, passes, sums, steps),
         k => unreachable!("no product has {k} words along K"),
     }
 }
@@ -197,22 +207,17 @@ fn of_kind<const C: Kind, const D: Kind, const N: usize>(
 #[inline(always)]
 fn add_along<const K: usize, const C: Kind, const D: Kind, const N: usize>(
     mma: &Mma,
-    a: &[u32],
-    mut b: [&[[u32; COLUMNS]]; N],
+    passes: &[Pass<'_, N>],
     sums: [Sums<'_>; N],
     steps: &impl Steps,
 ) {
-    for b in &mut b {
-        *b = &b[..K];
-    }
-    let a = &a.as_chunks::<K>().0[..mma.m];
     if N == 1 {
-        for (strip, a) in a.as_chunks::<8>().0.iter().enumerate() {
-            add_strip::<K, 8, C, D, N>(8 * strip, a, b, &sums, steps);
+        for first in (0..mma.m).step_by(8) {
+            add_strip::<K, 8, C, D, N>(first, passes, &sums, steps);
         }
     } else {
-        for (strip, a) in a.as_chunks::<4>().0.iter().enumerate() {
-            add_strip::<K, 4, C, D, N>(4 * strip, a, b, &sums, steps);
+        for first in (0..mma.m).step_by(4) {
+            add_strip::<K, 4, C, D, N>(first, passes, &sums, steps);
         }
     }
 }
@@ -223,8 +228,7 @@ fn add_along<const K: usize, const C: Kind, const D: Kind, const N: usize>(
 #[inline(always)]
 fn add_strip<const K: usize, const R: usize, const C: Kind, const D: Kind, const N: usize>(
     first: usize,
-    a: &[[u32; K]; R],
-    b: [&[[u32; COLUMNS]]; N],
+    passes: &[Pass<'_, N>],
     sums: &[Sums<'_>; N],
     steps: &impl Steps,
 ) {
@@ -236,21 +240,28 @@ fn add_strip<const K: usize, const R: usize, const C: Kind, const D: Kind, const
             }
         }
     }
-    for k in (0..K).step_by(4) {
-        for k in k..k + 4 {
-            let mut columns = [steps.splat(0); N];
-            for n in 0..N {
-                columns[n] = steps.load(&b[n][k]);
-            }
-            for r in 0..R {
-                let a = steps.splat(a[r][k]);
+    for pass in passes {
+        let a: &[[u32; K]] = &pass.a.as_chunks().0[first..first + R];
+        let mut b = [&[[0; COLUMNS]; K]; N];
+        for (b, values) in b.iter_mut().zip(pass.b) {
+            *b = values.as_chunks().0.first_chunk().expect("B has K rows");
+        }
+        for k in (0..K).step_by(4) {
+            for k in k..k + 4 {
+                let mut columns = [steps.splat(0); N];
                 for n in 0..N {
-                    rows[n][r] = match C {
-                        HALF | SINGLE => steps.add_float(a, columns[n], rows[n][r]),
-                        BOTH => steps.add_bits(steps.and(a, columns[n]), rows[n][r]),
-                        EITHER => steps.add_bits(steps.xor(a, columns[n]), rows[n][r]),
-                        _ => steps.add_pair(a, columns[n], rows[n][r]),
-                    };
+                    columns[n] = steps.load(&b[n][k]);
+                }
+                for r in 0..R {
+                    let a = steps.splat(a[r][k]);
+                    for n in 0..N {
+                        rows[n][r] = match C {
+                            HALF | SINGLE => steps.add_float(a, columns[n], rows[n][r]),
+                            BOTH => steps.add_bits(steps.and(a, columns[n]), rows[n][r]),
+                            EITHER => steps.add_bits(steps.xor(a, columns[n]), rows[n][r]),
+                            _ => steps.add_pair(a, columns[n], rows[n][r]),
+                        };
+                    }
                 }
             }
         }

@@ -203,8 +203,8 @@ fn products_of_f64_give_the_bits_of_single_elements() {
     }
 }
 
-/// Two products by A that are added to the same sums, then three by other factors: in place and
-/// not, alone and in pairs.
+/// Products that share factors and sums: in place and not, alone and in pairs, with more along K
+/// and without.
 #[test]
 fn products_in_a_frame_give_the_bits_of_single_elements() {
     let mut seed = 3;
@@ -227,26 +227,26 @@ fn products_in_a_frame_give_the_bits_of_single_elements() {
             false => [(); 4].map(|()| place(mma.d_registers())),
         };
         let further = [(); 2].map(|()| place(mma.further_registers()));
-        let product = |a, b, c: usize, d: usize, goes_with_next| Product {
+        let product = |a, b, c: usize, d: usize| Product {
             a,
             b,
             c: sums[c],
             further: std::array::from_fn(|n| further[c % 2][n]),
             d: results[d],
-            goes_with_next,
         };
-        let products = Products {
-            mma,
-            a: a.to_vec(),
-            b: b.to_vec(),
-            products: vec![
-                product(0, 0, 0, 0, true),
-                product(0, 1, 1, 2, false),
-                product(1, 1, 0, 3, true),
-                product(1, 0, 1, 1, true),
-                product(1, 1, 2, 0, false),
-            ],
-        };
+        let list = vec![
+            product(0, 0, 0, 0),
+            product(0, 1, 1, 2),
+            product(1, 1, 0, 3),
+            product(1, 0, 1, 1),
+            product(1, 1, 2, 0),
+            // Those that go on with the sums of the third and the fourth, by one A and by two.
+            product(0, 1, 3, 3),
+            product(0, 0, 1, 1),
+            product(1, 1, 3, 3),
+            product(0, 0, 1, 1),
+        ];
+        let products = Products::new(mma, a.to_vec(), b.to_vec(), list);
         let mut frame: Vec<[u32; WARP]> = (0..n_registers)
             .map(|_| std::array::from_fn(|_| bits(&mut seed) as u32))
             .collect();

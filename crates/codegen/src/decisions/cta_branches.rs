@@ -283,7 +283,7 @@ impl Decisions<'_> {
     }
 }
 
-fn count_uses(func: &Function) -> SecondaryMap<Value, u32> {
+pub(super) fn count_uses(func: &Function) -> SecondaryMap<Value, u32> {
     let mut uses: SecondaryMap<Value, u32> = SecondaryMap::new();
     for data in func.blocks.values() {
         for &inst in &data.insts {

@@ -2,6 +2,7 @@
 //! value and each mask is held, what is computed ahead of the nodes, which phases there are, and
 //! where lanes keep their values while they wait. `lower` reads it.
 
+mod copies;
 mod counted;
 pub(crate) mod counters;
 pub(crate) mod cta_branches;
@@ -21,7 +22,7 @@ pub(crate) mod residents;
 
 use std::rc::Rc;
 
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
 use ptxjit_ir::{Block, Class, Function, Inst, InstData, Space, Value};
 use ptxjit_vectorize::heuristics::Heuristic;
 use ptxjit_vectorize::{AffineInputs, Plan, Variability, predecessors};
@@ -72,6 +73,8 @@ pub(crate) struct Decisions<'a> {
     pub crosses: SecondaryMap<Value, bool>,
     /// Shared with what tells ranges.
     pub counters: Rc<Counters>,
+    /// Loads that are emitted together with the store behind them.
+    pub copies: EntitySet<Inst>,
     /// Accesses that are tested once per CTA.
     pub cta_ranges: CtaRanges,
     /// Branches that are decided once per CTA.
@@ -176,6 +179,7 @@ pub(crate) fn of<'a>(inputs: &'a Inputs<'a>) -> (Decisions<'a>, Frame) {
         forms: Vec::new(),
         crosses: SecondaryMap::new(),
         counters: Rc::new(counters),
+        copies: copies::find(func),
         cta_ranges: CtaRanges::default(),
         cta_branches: CtaBranches::default(),
     };

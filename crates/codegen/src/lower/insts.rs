@@ -19,6 +19,11 @@ impl Lower<'_, '_> {
                     rest = self.skip_done(rest);
                     continue;
                 }
+                let n_copied = self.emit_copy(rest);
+                if n_copied > 0 {
+                    rest = &rest[n_copied..];
+                    continue;
+                }
                 self.loc(self.func.insts[first].loc);
                 self.emit_effect(first);
                 rest = &rest[1..];

@@ -107,16 +107,9 @@ impl Lower<'_, '_> {
                 c,
                 further: std::array::from_fn::<u32, MOST_FURTHER, _>(|n| further[n]),
                 d,
-                goes_with_next: false,
             });
         }
-        pair_up(&group.mma, &mut products);
-        let products = Products {
-            mma: group.mma,
-            a,
-            b,
-            products,
-        };
+        let products = Products::new(group.mma, a, b, products);
         let products = self.b.kept_products(products);
         let lanes = match self.unless_full() {
             None => self.b.ins().iconst(types::I64, 0xffff_ffff),
@@ -245,19 +238,5 @@ impl Lower<'_, '_> {
         let at = self.decided.residents.passing(passing.len() as u32);
         passing.insert(value, at);
         (at, true)
-    }
-}
-
-/// Pairs neighbors with the same A, where neither writes what the other one reads.
-fn pair_up(mma: &Mma, products: &mut [Product]) {
-    let meets = |d: &Offsets, c: &Offsets| {
-        let c = &c[..mma.c_registers()];
-        d[..mma.d_registers()].iter().any(|at| c.contains(at))
-    };
-    let mut n = 0;
-    while let Some([first, second]) = products.get_mut(n..n + 2) {
-        first.goes_with_next =
-            first.a == second.a && !meets(&first.d, &second.c) && !meets(&second.d, &first.c);
-        n += 1 + usize::from(first.goes_with_next);
     }
 }

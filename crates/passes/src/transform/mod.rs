@@ -5,6 +5,7 @@ pub mod canonical_nans;
 pub mod cfg_cleanup;
 pub mod compact;
 pub mod dce;
+pub mod gather_products;
 pub mod gvn;
 pub mod if_convert;
 pub mod inline;

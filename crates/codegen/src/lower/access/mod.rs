@@ -4,7 +4,7 @@
 //!   tested; `proven`: tests of whole CTAs; `faults`: how accesses fail
 //! * `loads`, `stores`: every form of an access, made of `whole`, `memory`, `subword_access`,
 //!   `gathers`, and of `speculated`, where addresses are contiguous as speculated; `rows`, where
-//!   they are those of rows of tiles
+//!   they are those of rows of tiles; `copies`: a load and the store of what it gives
 //! * `atomics`, `updates`, `cas_loops`, `privatize`: atomics
 //! * `prefetch`: hints
 
@@ -12,6 +12,7 @@ mod address;
 mod atomics;
 mod bounds;
 mod cas_loops;
+mod copies;
 mod counted;
 mod cta_branches;
 pub(super) mod exact;
