@@ -15,11 +15,9 @@ pub(crate) fn chosen<'a>(
     cases: &'a [Case],
     filter: &'a str,
 ) -> impl Iterator<Item = &'a Case> + use<'a> {
-    let is_name = cases.iter().any(|case| case.name == filter);
-    cases.iter().filter(move |case| match is_name {
-        true => case.name == filter,
-        false => case.name.contains(filter),
-    })
+    let exists = cases.iter().any(|case| case.name == filter);
+    let is_meant = move |case: &&Case| case.name == filter || !exists && case.name.contains(filter);
+    cases.iter().filter(is_meant)
 }
 
 /// One benchmark.

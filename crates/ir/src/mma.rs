@@ -263,8 +263,8 @@ impl Mma {
         self.sums() / self.d.per_register()
     }
 
-    /// Whether a product of the same form that is added to D has the bits that it would have if both
-    /// went on with the same sums: D is neither rounded nor clamped. Then nothing is behind C.
+    /// Whether a product of the same form that is added to D has the bits that it would have if
+    /// both went on with the same sums: D is neither rounded nor clamped. Then nothing is behind C.
     pub fn keeps_sums(&self) -> bool {
         let has_room = match (self.c, self.d) {
             (SumFmt::F32, SumFmt::F32) => true,
