@@ -9,6 +9,9 @@
 //! are equal in both halves (a broadcast scalar, a constant, and values computed from such) is its
 //! own pair.
 //!
+//! The halves of a vector whose lanes are made twice as wide are a pair, too: the instruction for
+//! 256 bits takes one vector of 128.
+//!
 //! Pairs are found from stores to adjacent places and tests of masks backwards, through operations,
 //! loads of adjacent places and parameters of blocks. Where the operands of a pair are no pair,
 //! they are joined; where a use needs the second half, it is extracted. Pairs that cost more than
@@ -40,6 +43,10 @@ use crate::ymm;
 
 /// The mark of loads and stores of 256 bits.
 pub(crate) const WIDE: TrapCode = TrapCode::unwrap_user(2);
+
+/// The mark of loads of 128 bits that may become the operand of an instruction that widens both of
+/// their halves.
+pub(crate) const WIDENED: TrapCode = TrapCode::unwrap_user(5);
 
 /// The place of fences that stand for the instruction that clears the upper halves of all
 /// registers.
@@ -301,10 +308,8 @@ impl<'a> Pairs<'a> {
         for inst in self.lane_wise.clone().into_iter().rev() {
             let opcode = func.dfg.insts[inst].opcode();
             let result = func.dfg.first_result(inst);
-            let is_arithmetic = !matches!(
-                opcode,
-                Opcode::Load | Opcode::Vconst | Opcode::Splat | Opcode::Bitcast
-            );
+            let is_arithmetic = !opcode.can_load()
+                && !matches!(opcode, Opcode::Vconst | Opcode::Splat | Opcode::Bitcast);
             if !is_arithmetic || self.found.is_taken(result) || self.found.even.contains(result) {
                 continue;
             }

@@ -14,7 +14,7 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use cranelift_codegen::CompiledCode;
-use cranelift_codegen::ir::SourceLoc;
+use cranelift_codegen::ir::{SourceLoc, TrapCode};
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Formatter, Instruction, IntelFormatter,
     Mnemonic as M, OpKind, Register,
@@ -22,7 +22,7 @@ use iced_x86::{
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::masked::WIDE_MASKED;
-use crate::pairs::{Merged, Signs, WIDE, clearing, test_of_both};
+use crate::pairs::{Merged, Signs, WIDE, WIDENED, clearing, test_of_both};
 
 /// Bytes of a vector.
 const BYTES: u32 = 32;
@@ -60,16 +60,17 @@ pub(crate) fn widen(
         let srclocs = buffer.get_srclocs_sorted().iter();
         srclocs.filter(move |range| range.loc == place)
     };
+    let accesses = |marks: &'static [TrapCode]| {
+        let traps = buffer.traps().iter();
+        let marked = traps.filter(move |trap| marks.contains(&trap.code));
+        marked.map(|trap| trap.offset).collect::<FxHashSet<u32>>()
+    };
     let mut widening = Widening {
         signs: merged.signs,
         is_behind_jump: false,
         code: compiled.code_buffer().to_vec(),
-        wide: buffer
-            .traps()
-            .iter()
-            .filter(|trap| [WIDE, WIDE_MASKED].contains(&trap.code))
-            .map(|trap| trap.offset)
-            .collect(),
+        wide: accesses(&[WIDE, WIDE_MASKED]),
+        widened: accesses(&[WIDENED]),
         clear: at(clearing()).map(|range| range.start).collect(),
         tests: at(test_of_both())
             .map(|range| range.start..range.end)
@@ -104,6 +105,8 @@ struct Widening {
     code: Vec<u8>,
     /// Accesses of 256 bits.
     wide: FxHashSet<u32>,
+    /// Loads of 128 bits that may be operands of instructions that widen.
+    widened: FxHashSet<u32>,
     /// Fences that clear the upper halves.
     clear: FxHashSet<u32>,
     /// Where the tests of both halves of a mask are, in ascending order, and how many were met.
@@ -201,8 +204,18 @@ impl Widening {
                 };
                 self.repeat_constant(inst, displacement);
             }
-            Class::LaneWise | Class::Half if !is_wide => {}
-            Class::LaneWise | Class::Half | Class::Unknown => return refused(),
+            Class::Widening if !has_memory => set_wide(bytes),
+            // The operand is a constant of 128 bits, or a load that has the mark.
+            Class::Widening
+                if is_wide || self.widened.contains(&at) || inst.memory_base() == Register::RIP =>
+            {
+                if bytes[0] == 0x62 && displacement.is_none() {
+                    return refused();
+                }
+                set_wide(bytes);
+            }
+            Class::LaneWise | Class::Half | Class::Widening if !is_wide => {}
+            Class::LaneWise | Class::Half | Class::Widening | Class::Unknown => return refused(),
         }
         Ok(())
     }
@@ -392,6 +405,8 @@ enum Class {
     LaneWise,
     /// Makes all lanes of one.
     Broadcast,
+    /// Makes lanes twice as wide, of 64 bits or of 128.
+    Widening,
     /// Does something with one lane, with all lanes together, or between lanes of different sizes:
     /// only with the first half.
     Half,
@@ -426,13 +441,13 @@ fn class(mnemonic: M) -> Class {
             | M::Vpabsb | M::Vpabsw | M::Vpabsd
             | M::Vpcmpeqb | M::Vpcmpeqw | M::Vpcmpeqd | M::Vpcmpeqq | M::Vpcmpgtb | M::Vpcmpgtw | M::Vpcmpgtd | M::Vpcmpgtq
             | M::Vpsllw | M::Vpslld | M::Vpsllq | M::Vpsrlw | M::Vpsrld | M::Vpsrlq | M::Vpsraw | M::Vpsrad => Class::LaneWise,
+        M::Vpmovsxbw | M::Vpmovsxwd | M::Vpmovsxdq | M::Vpmovzxbw | M::Vpmovzxwd | M::Vpmovzxdq => Class::Widening,
         M::Vbroadcastss | M::Vbroadcastsd | M::Vpbroadcastb | M::Vpbroadcastw | M::Vpbroadcastd | M::Vpbroadcastq => Class::Broadcast,
         M::Vmovd | M::Vmovq | M::Vmovss | M::Vmovsd | M::Vmovddup | M::Vmovhlps | M::Vmovlhps | M::Vmovlps | M::Vmovhps
             | M::Vpextrb | M::Vpextrw | M::Vpextrd | M::Vpextrq | M::Vpinsrb | M::Vpinsrw | M::Vpinsrd | M::Vpinsrq
             | M::Vpermi2b | M::Vinsertps | M::Vextractps | M::Vptest | M::Vmovmskps | M::Vmovmskpd | M::Vpmovmskb
             | M::Vpacksswb | M::Vpackssdw | M::Vpackuswb | M::Vpackusdw
-            | M::Vpmovsxbw | M::Vpmovsxbd | M::Vpmovsxbq | M::Vpmovsxwd | M::Vpmovsxwq | M::Vpmovsxdq
-            | M::Vpmovzxbw | M::Vpmovzxbd | M::Vpmovzxbq | M::Vpmovzxwd | M::Vpmovzxwq | M::Vpmovzxdq
+            | M::Vpmovsxbd | M::Vpmovsxbq | M::Vpmovsxwq | M::Vpmovzxbd | M::Vpmovzxbq | M::Vpmovzxwq
             | M::Vcvtps2pd | M::Vcvtpd2ps | M::Vcvtdq2pd | M::Vcvttpd2dq | M::Vcvtpd2dq
             | M::Vaddss | M::Vaddsd | M::Vsubss | M::Vsubsd | M::Vmulss | M::Vmulsd | M::Vdivss | M::Vdivsd
             | M::Vsqrtss | M::Vsqrtsd | M::Vminss | M::Vminsd | M::Vmaxss | M::Vmaxsd | M::Vroundss | M::Vroundsd
@@ -527,7 +542,8 @@ mod tests {
 
     #[test]
     fn prefixes_say_how_wide() {
-        // vaddps xmm0, xmm1, xmm2; vpmulld xmm0, xmm1, xmm9; vpmullq xmm0, xmm1, xmm2.
+        // vaddps xmm0, xmm1, xmm2; vpmulld xmm0, xmm1, xmm9; vpmullq xmm0, xmm1, xmm2;
+        // vpmovzxbw xmm0, [r9 + rax], which becomes vpmovzxbw ymm0, [r9 + rax].
         check(
             set_wide,
             &[0xc5, 0xf0, 0x58, 0xc2],
@@ -542,6 +558,11 @@ mod tests {
             set_wide,
             &[0x62, 0xf2, 0xf5, 0x08, 0x40, 0xc2],
             &[0x62, 0xf2, 0xf5, 0x28, 0x40, 0xc2],
+        );
+        check(
+            set_wide,
+            &[0xc4, 0xc2, 0x79, 0x30, 0x04, 0x01],
+            &[0xc4, 0xc2, 0x7d, 0x30, 0x04, 0x01],
         );
     }
 }

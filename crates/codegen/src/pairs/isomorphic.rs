@@ -86,6 +86,9 @@ fn is_same_scalar(func: &Function, x: Value, y: Value) -> bool {
 /// The operands of two isomorphic instructions, each beside its counterpart: the first two of the
 /// second instruction may be swapped.
 pub(super) fn args_of(func: &Function, a: Inst, b: Inst) -> Args {
+    if widened(func, a, b).is_some() {
+        return Args::new();
+    }
     let resolved = |inst: Inst| -> SmallVec<[Value; 3]> {
         let args = func.dfg.inst_args(inst).iter();
         args.map(|&arg| func.dfg.resolve_aliases(arg)).collect()
@@ -98,6 +101,32 @@ pub(super) fn args_of(func: &Function, a: Inst, b: Inst) -> Args {
         }
     }
     first.into_iter().zip(second).collect()
+}
+
+/// The vector whose first half one instruction widens, and whose second half another one. The
+/// instruction for 256 bits takes all of it: their operands are no pair.
+pub(super) fn widened(func: &Function, a: Inst, b: Inst) -> Option<Value> {
+    let opcodes = [a, b].map(|inst| func.dfg.insts[inst].opcode());
+    let is_widening = matches!(
+        opcodes,
+        [Opcode::UwidenLow, Opcode::UwidenHigh] | [Opcode::SwidenLow, Opcode::SwidenHigh]
+    );
+    if !is_widening {
+        return None;
+    }
+    let [x, y] = [a, b].map(|inst| func.dfg.resolve_aliases(func.dfg.inst_args(inst)[0]));
+    (x == y).then_some(x)
+}
+
+/// Whether all operands are vectors whose lanes were made wider.
+fn is_of_widened(func: &Function, inst: Inst) -> bool {
+    func.dfg.inst_args(inst).iter().all(|&arg| {
+        let arg = func.dfg.resolve_aliases(arg);
+        matches!(func.dfg.value_def(arg), ValueDef::Result(made, _) if matches!(
+            func.dfg.insts[made].opcode(),
+            Opcode::UwidenLow | Opcode::UwidenHigh | Opcode::SwidenLow | Opcode::SwidenHigh
+        ))
+    })
 }
 
 /// Whether the first two operands may be swapped.
@@ -156,7 +185,7 @@ enum Form {
     Constant(Constant),
     IntCompare(IntCC),
     FloatCompare(FloatCC),
-    Load(MemFlags, SourceLoc, i32),
+    Load(Opcode, MemFlags, SourceLoc, i32),
     Interleave(usize, usize),
 }
 
@@ -176,11 +205,11 @@ fn form(func: &Function, inst: Inst) -> Option<Form> {
         InstructionData::IntCompare { cond, .. } => Some(Form::IntCompare(cond)),
         InstructionData::FloatCompare { cond, .. } => Some(Form::FloatCompare(cond)),
         InstructionData::Load {
-            opcode: Opcode::Load,
+            opcode,
             flags,
             offset,
             ..
-        } => Some(Form::Load(flags, func.srcloc(inst), offset.into())),
+        } => Some(Form::Load(opcode, flags, func.srcloc(inst), offset.into())),
         InstructionData::Shuffle { imm, .. } => interleaved(func.dfg.immediates[imm].as_slice())
             .map(|(size, first)| Form::Interleave(size, first)),
         _ => None,
@@ -204,12 +233,19 @@ fn interleaved(mask: &[u8]) -> Option<(usize, usize)> {
 /// Whether two instructions of one block, of which the first comes first, do the same with the two
 /// halves of their operands.
 pub(super) fn is_pair(func: &Function, a: Inst, b: Inst) -> bool {
-    if func.layout.inst_block(a) != func.layout.inst_block(b) || !is_lane_wise(func, a) {
+    if func.layout.inst_block(a) != func.layout.inst_block(b) {
+        return false;
+    }
+    if widened(func, a, b).is_some() {
+        return true;
+    }
+    if !is_lane_wise(func, a) {
         return false;
     }
     let have_same_form = match (form(func, a), form(func, b)) {
-        (Some(Form::Load(m, here, x)), Some(Form::Load(n, there, y))) => {
-            (m, here) == (n, there) && x.checked_add(16) == Some(y)
+        (Some(Form::Load(opcode, m, here, x)), Some(Form::Load(other, n, there, y))) => {
+            let bytes = if opcode == Opcode::Load { 16 } else { 8 };
+            (opcode, m, here) == (other, n, there) && x.checked_add(bytes) == Some(y)
         }
         (Some(m), Some(n)) => m == n,
         _ => false,
@@ -238,6 +274,13 @@ pub(super) fn is_lane_wise(func: &Function, inst: Inst) -> bool {
     let opcode = dfg.insts[inst].opcode();
     match opcode {
         Opcode::Load | Opcode::Vconst => true,
+        // Of the loads that widen, the one for 256 bits loads 128.
+        Opcode::Uload8x8
+        | Opcode::Sload8x8
+        | Opcode::Uload16x4
+        | Opcode::Sload16x4
+        | Opcode::Uload32x2
+        | Opcode::Sload32x2 => true,
         // The instruction for 64 bits broadcasts in each 128 bits by itself.
         Opcode::Splat => ty.lane_bits() < 64,
         // Other shuffles may become broadcasts of the first 128 bits.
@@ -270,7 +313,8 @@ pub(super) fn is_lane_wise(func: &Function, inst: Inst) -> bool {
             ty == types::F32X4 && dfg.value_type(dfg.inst_args(inst)[0]) == types::I32X4
         }
         Opcode::X86Cvtt2dq => ty == types::I32X4,
-        Opcode::Imul => !is_float && matches!(ty.lane_bits(), 16 | 32),
+        // Products of widened lanes are other instructions.
+        Opcode::Imul => matches!(ty.lane_bits(), 16 | 32) && !is_of_widened(func, inst),
         Opcode::Smin | Opcode::Smax | Opcode::Umin | Opcode::Umax => {
             !is_float && matches!(ty.lane_bits(), 8 | 16 | 32)
         }

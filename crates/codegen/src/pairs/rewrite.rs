@@ -8,9 +8,10 @@ use cranelift_codegen::loop_analysis::LoopAnalysis;
 use cranelift_entity::SecondaryMap;
 use rustc_hash::FxHashMap;
 
+use super::isomorphic::widened;
 use super::order::{Order, has_effect};
 use super::tests::Test;
-use super::{Found, Operand, Signs, WIDE, clearing, is_vector, test_of_both};
+use super::{Found, Operand, Signs, WIDE, WIDENED, clearing, is_vector, test_of_both};
 use crate::masked::{MASKED, WIDE_MASKED};
 
 /// Keeps one value, and one instruction, of each pair. Returns how many accesses of memory have 256
@@ -152,8 +153,14 @@ impl Rewriting<'_> {
         if self.test_both(inst) {
             return;
         }
-        let args: Vec<Value> = match self.found.second_inst[inst] {
-            Some(_) => {
+        let second = self.found.second_inst[inst];
+        let widened = second.and_then(|second| widened(self.func, inst, second));
+        let args: Vec<Value> = match (second, widened) {
+            (Some(_), Some(vector)) => {
+                self.mark_widened(vector);
+                vec![self.alone(block, vector)]
+            }
+            (Some(_), None) => {
                 let args = self.found.args(inst).to_vec();
                 let is_access = self.mark(inst);
                 let mut args: Vec<Value> = args
@@ -165,7 +172,7 @@ impl Rewriting<'_> {
                 }
                 args
             }
-            None => {
+            (None, _) => {
                 let dfg = &self.func.dfg;
                 let args: Vec<Value> = dfg
                     .inst_args(inst)
@@ -200,6 +207,20 @@ impl Rewriting<'_> {
             return true;
         }
         false
+    }
+
+    /// Marks a load whose halves an instruction widens: that may become its operand.
+    fn mark_widened(&mut self, vector: Value) {
+        let dfg = &mut self.func.dfg;
+        if let ValueDef::Result(inst, _) = dfg.value_def(vector)
+            && let InstructionData::Load { flags, .. } = &mut dfg.insts[inst]
+        {
+            let data = dfg.mem_flags[*flags];
+            if data.trap_code() == MemFlagsData::new().trap_code() {
+                let data = data.with_trap_code(Some(WIDENED));
+                *flags = dfg.mem_flags.insert_unchecked(data);
+            }
+        }
     }
 
     /// An address in a register: accesses of places on the stack itself lose their mark.
