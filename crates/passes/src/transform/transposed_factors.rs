@@ -78,6 +78,7 @@ fn b_of<'f>(func: &'f Function, inst: Inst, mma: &Mma) -> &'f [Value] {
 }
 
 /// What a value is the transpose of.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are no transposes")]
 fn tile(func: &Function, value: Value) -> Option<Value> {
     match func.def_inst(value)? {
         InstData::Warp {
