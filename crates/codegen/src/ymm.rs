@@ -204,18 +204,31 @@ impl Widening {
                 };
                 self.repeat_constant(inst, displacement);
             }
-            Class::Widening if !has_memory => set_wide(bytes),
-            // The operand is a constant of 128 bits, or a load that has the mark.
-            Class::Widening
-                if is_wide || self.widened.contains(&at) || inst.memory_base() == Register::RIP =>
-            {
-                if bytes[0] == 0x62 && displacement.is_none() {
-                    return refused();
-                }
-                set_wide(bytes);
+            Class::Widening => return self.lanes_to_wide(inst, displacement),
+            Class::LaneWise | Class::Half if !is_wide => {}
+            Class::LaneWise | Class::Half | Class::Unknown => return refused(),
+        }
+        Ok(())
+    }
+
+    /// Has an instruction that makes lanes twice as wide take 128 bits. A load that is its operand
+    /// has them if it has one of the marks; a constant always does.
+    fn lanes_to_wide(
+        &mut self,
+        inst: &Instruction,
+        displacement: Option<u32>,
+    ) -> Result<(), Refused> {
+        let at = inst.ip() as u32;
+        let bytes = &mut self.code[at as usize..at as usize + inst.len()];
+        let has_memory = (0..inst.op_count()).any(|op| inst.op_kind(op) == OpKind::Memory);
+        let is_marked = self.wide.contains(&at) || self.widened.contains(&at);
+        match has_memory {
+            true if !is_marked && inst.memory_base() != Register::RIP => {}
+            // With the later prefix, small displacements are counted in operands.
+            true if bytes[0] == 0x62 && displacement.is_none() => {
+                return Err(Refused::Unknown(format!("{:?}", inst.code())));
             }
-            Class::LaneWise | Class::Half | Class::Widening if !is_wide => {}
-            Class::LaneWise | Class::Half | Class::Widening | Class::Unknown => return refused(),
+            true | false => set_wide(bytes),
         }
         Ok(())
     }

@@ -257,6 +257,20 @@ pub(super) fn is_pair(func: &Function, a: Inst, b: Inst) -> bool {
         })
 }
 
+/// Whether an instruction loads 64 bits and makes the lanes twice as wide. The one for 256 bits
+/// loads 128.
+fn is_widening_load(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::Uload8x8
+            | Opcode::Sload8x8
+            | Opcode::Uload16x4
+            | Opcode::Sload16x4
+            | Opcode::Uload32x2
+            | Opcode::Sload32x2
+    )
+}
+
 /// Whether an instruction computes each lane of a vector, or each 128 bits, from the same lane of
 /// its operands, and becomes the same operation on 256 bits if its machine instructions are
 /// widened.
@@ -274,13 +288,7 @@ pub(super) fn is_lane_wise(func: &Function, inst: Inst) -> bool {
     let opcode = dfg.insts[inst].opcode();
     match opcode {
         Opcode::Load | Opcode::Vconst => true,
-        // Of the loads that widen, the one for 256 bits loads 128.
-        Opcode::Uload8x8
-        | Opcode::Sload8x8
-        | Opcode::Uload16x4
-        | Opcode::Sload16x4
-        | Opcode::Uload32x2
-        | Opcode::Sload32x2 => true,
+        _ if is_widening_load(opcode) => true,
         // The instruction for 64 bits broadcasts in each 128 bits by itself.
         Opcode::Splat => ty.lane_bits() < 64,
         // Other shuffles may become broadcasts of the first 128 bits.

@@ -209,14 +209,15 @@ impl Rewriting<'_> {
         false
     }
 
-    /// Marks a load whose halves an instruction widens: that may become its operand.
+    /// Marks a load whose halves an instruction widens: the load may become its operand, and then
+    /// the mark tells that all 128 bits are meant.
     fn mark_widened(&mut self, vector: Value) {
         let dfg = &mut self.func.dfg;
         if let ValueDef::Result(inst, _) = dfg.value_def(vector)
             && let InstructionData::Load { flags, .. } = &mut dfg.insts[inst]
         {
             let data = dfg.mem_flags[*flags];
-            if data.trap_code() == MemFlagsData::new().trap_code() {
+            if data.trap_code() != Some(WIDE) {
                 let data = data.with_trap_code(Some(WIDENED));
                 *flags = dfg.mem_flags.insert_unchecked(data);
             }
