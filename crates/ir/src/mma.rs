@@ -11,6 +11,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::inst::InstData;
+use crate::ops::WarpOp;
 use crate::types::{NumFmt, Round, Type};
 
 /// Columns of B, C and D.
@@ -193,6 +195,20 @@ pub struct Place {
     pub column: usize,
 }
 
+impl InstData {
+    /// The product of matrices that the instruction is, if it is one.
+    pub fn mma(&self) -> Option<Mma> {
+        let InstData::Warp {
+            op: WarpOp::Mma(mma),
+            ..
+        } = *self
+        else {
+            return None;
+        };
+        Some(mma)
+    }
+}
+
 impl Mma {
     /// The type of all registers.
     pub const fn register(&self) -> Type {
@@ -266,12 +282,12 @@ impl Mma {
     /// Whether a product of the same form that is added to D has the bits that it would have if
     /// both went on with the same sums: D is neither rounded nor clamped. Then nothing is behind C.
     pub fn keeps_sums(&self) -> bool {
-        let has_room = match (self.c, self.d) {
-            (SumFmt::F32, SumFmt::F32) => true,
-            (SumFmt::S32, SumFmt::S32) => !self.saturates,
-            _ => false,
+        let is_exact = match self.d {
+            SumFmt::F32 => true,
+            SumFmt::S32 => !self.saturates,
+            SumFmt::F16 | SumFmt::F64 => false,
         };
-        has_room && self.further_registers() == 0
+        is_exact && self.c == self.d && self.further_registers() == 0
     }
 
     /// Operands: the registers of A, of B, of C, and what is behind.

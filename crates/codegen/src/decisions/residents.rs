@@ -15,7 +15,7 @@
 //! the order of definitions, each the first that is free.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Function, Inst, InstData, Mma, Type, Value, WarpOp};
+use ptxjit_ir::{Block, Function, Inst, InstData, Mma, Type, Value};
 use ptxjit_vectorize::{Node, Plan, SingleLane, Variability, WaitKind};
 
 use super::lane_loops;
@@ -101,14 +101,8 @@ impl Residents {
 
 /// The product that an instruction is, if its registers have 32 bits.
 pub(crate) fn product(func: &Function, inst: Inst) -> Option<Mma> {
-    let InstData::Warp {
-        op: WarpOp::Mma(mma),
-        ..
-    } = func.insts[inst].data
-    else {
-        return None;
-    };
-    (mma.register() == Type::B32).then_some(mma)
+    let mma = func.insts[inst].data.mma();
+    mma.filter(|mma| mma.register() == Type::B32)
 }
 
 /// Values that are found on the way.

@@ -1,4 +1,4 @@
-//! Products of matrices that are added to the same sums come together, by twos.
+//! Moves a product of matrices next to the one whose sums it goes on with, by twos.
 //!
 //! Compilers compute a step along K of all tiles of D, then load fragments or start copies for a
 //! later step, and compute the next one. Compiled code goes on with the sums of two products in
@@ -19,7 +19,7 @@
 //! ```
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Effect, Function, Inst, InstData, Mma, Value, ValueDef, WarpOp};
+use ptxjit_ir::{Block, Effect, Function, Inst, Mma, Value, ValueDef};
 
 use crate::analysis::cfg;
 use crate::analysis::dominators::{self, DomTree};
@@ -69,14 +69,7 @@ struct Move {
 
 /// The product that an instruction is, if further ones can go on with its sums.
 fn product(func: &Function, inst: Inst) -> Option<Mma> {
-    let InstData::Warp {
-        op: WarpOp::Mma(mma),
-        ..
-    } = func.insts[inst].data
-    else {
-        return None;
-    };
-    mma.keeps_sums().then_some(mma)
+    func.insts[inst].data.mma().filter(Mma::keeps_sums)
 }
 
 struct Gather<'f> {
@@ -119,8 +112,8 @@ impl<'f> Gather<'f> {
                 if is_paired[first] || is_paired[second] {
                     continue;
                 }
-                let found = match (self.comes_back(first, second), self.waits(first, second)) {
-                    _ if self.is_together(first, second) => None,
+                let found = match (self.can_hoist(first, second), self.can_sink(first, second)) {
+                    _ if self.is_adjacent(first, second) => None,
                     (true, _) => Some(Move {
                         product: second,
                         anchor: first,
@@ -153,7 +146,7 @@ impl<'f> Gather<'f> {
     }
 
     /// Whether nothing but products and pure instructions is between two in one block.
-    fn is_together(&self, first: Inst, second: Inst) -> bool {
+    fn is_adjacent(&self, first: Inst, second: Inst) -> bool {
         let (Some((block, from)), Some((other, to))) = (self.place[first], self.place[second])
         else {
             return false;
@@ -166,8 +159,8 @@ impl<'f> Gather<'f> {
             })
     }
 
-    /// Whether the second one may run right behind the first, and would run then anyway.
-    fn comes_back(&self, first: Inst, second: Inst) -> bool {
+    /// Whether the second one can be hoisted to right behind the first, and would run anyway.
+    fn can_hoist(&self, first: Inst, second: Inst) -> bool {
         let (Some((block, at)), Some((own, _))) = (self.place[first], self.place[second]) else {
             return false;
         };
@@ -196,8 +189,8 @@ impl<'f> Gather<'f> {
         }
     }
 
-    /// Whether the first one may run right in front of the second.
-    fn waits(&self, first: Inst, second: Inst) -> bool {
+    /// Whether the first one can be sunk to right in front of the second.
+    fn can_sink(&self, first: Inst, second: Inst) -> bool {
         let (Some((block, from)), Some((other, to))) = (self.place[first], self.place[second])
         else {
             return false;

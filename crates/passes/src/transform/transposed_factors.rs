@@ -58,15 +58,9 @@ pub fn run(func: &mut Function) -> bool {
 
 /// The product that an instruction is, if its B could be one by rows.
 fn product(func: &Function, inst: Inst) -> Option<Mma> {
-    let InstData::Warp {
-        op: WarpOp::Mma(mma),
-        ..
-    } = func.insts[inst].data
-    else {
-        return None;
-    };
-    let is_by_columns = mma.layout == FragmentLayout::Quads { b_by_rows: false };
-    (is_by_columns && mma.b.bits() == 16).then_some(mma)
+    let is_by_columns = |mma: &Mma| mma.layout == FragmentLayout::Quads { b_by_rows: false };
+    let mma = func.insts[inst].data.mma().filter(is_by_columns);
+    mma.filter(|mma| mma.b.bits() == 16)
 }
 
 /// The registers of a product's B.

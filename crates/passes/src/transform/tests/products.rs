@@ -136,7 +136,7 @@ fn with_a_load_between(is_loaded: bool, is_read: bool) -> Function {
 }
 
 #[test]
-fn a_product_waits_for_the_one_that_goes_on_with_its_sums() {
+fn a_product_sinks_to_the_one_that_goes_on_with_its_sums() {
     let mut func = with_a_load_between(true, false);
     assert!(gather_products::run(&mut func));
     let expected = "
@@ -152,7 +152,7 @@ fn a_product_waits_for_the_one_that_goes_on_with_its_sums() {
 }
 
 #[test]
-fn a_product_comes_to_the_one_whose_sums_it_goes_on_with() {
+fn a_product_is_hoisted_to_the_one_whose_sums_it_goes_on_with() {
     for is_read in [false, true] {
         let mut func = with_a_load_between(false, is_read);
         gvn::run(&mut func);
@@ -164,7 +164,7 @@ fn a_product_comes_to_the_one_whose_sums_it_goes_on_with() {
 }
 
 #[test]
-fn a_product_whose_sums_are_read_does_not_wait() {
+fn a_product_whose_sums_are_read_does_not_sink() {
     let mut func = with_a_load_between(true, true);
     let before = text(&func);
     assert!(!gather_products::run(&mut func));
