@@ -83,9 +83,15 @@ pub(crate) const MOST_DEFINITIONS: usize = 64;
 
 // Memory.
 
-/// Cache lines that a gang should fetch in one strip: enough to outweigh saving and restoring its
-/// live values, few enough to stay in the second-level cache until the last gang has run its strip.
-pub(crate) const LINES_PER_STRIP: u32 = 32;
+/// Distant places that a gang should access in one strip: enough to outweigh saving and restoring
+/// its live values, few enough for their lines to stay in the second-level cache until the last
+/// gang has run its strip.
+pub(crate) const PLACES_PER_STRIP: u32 = 32;
+/// Cache lines that it should fetch in one strip of a grid-stride loop. The step is nearly always a
+/// multiple of 4 KB, so that the lines of all iterations compete for the 8 to 12 ways of one set,
+/// while those of one iteration, side by side, have sets of their own. What is fetched ahead for
+/// the next gang must still be there when that runs.
+pub(crate) const LINES_PER_GRID_STRIP: u32 = 16;
 /// Neighboring lanes at most this many bytes from each other share lines and pages.
 pub(crate) const NEAR_LANES: u64 = 32;
 /// A step of this many bytes or more leaves nothing of a line for the next iteration.

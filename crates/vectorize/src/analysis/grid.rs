@@ -1,6 +1,6 @@
 //! In which dimensions of the grid values differ between CTAs, according to data flow.
 
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
 use ptxjit_ir::{Function, InstData, SpecialReg, Value};
 
 use crate::analysis::order::{Node, Order};
@@ -64,6 +64,31 @@ fn pass(func: &Function, order: &Order, dims: &mut SecondaryMap<Value, Dims>) ->
         }
     }
     changed
+}
+
+/// The values that the number of CTAs determines, such as the step of a grid-stride loop.
+pub(crate) fn values_of_size(func: &Function, order: &Order) -> EntitySet<Value> {
+    let counts = [
+        SpecialReg::NctaidX,
+        SpecialReg::NctaidY,
+        SpecialReg::NctaidZ,
+    ];
+    let mut values = EntitySet::new();
+    for node in &order.nodes {
+        let Node::Block(block) = *node else {
+            continue;
+        };
+        for &inst in &func.blocks[block].insts {
+            let node = &func.insts[inst];
+            let counts = matches!(&node.data, InstData::Sreg { sreg } if counts.contains(sreg));
+            if counts || node.data.args().iter().any(|&arg| values.contains(arg)) {
+                node.results.iter().for_each(|&result| {
+                    values.insert(result);
+                });
+            }
+        }
+    }
+    values
 }
 
 fn of_sreg(inst: &InstData) -> Dims {

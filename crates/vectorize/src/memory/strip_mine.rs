@@ -6,11 +6,12 @@
 //! before the next gang starts, that one would have to fetch all the lines and pages again. So
 //! gangs leave such a loop after some iterations, for the next gang to run as many.
 
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
 use ptxjit_ir::{Block, Function, InstData, Space, Type, Value};
 
 use crate::analysis::divergence::Divergence;
 use crate::analysis::evolution::{Loop, Step, Steps};
+use crate::analysis::grid;
 use crate::analysis::order::{Node, Order};
 use crate::analysis::variability::Variability;
 use crate::cost;
@@ -27,19 +28,19 @@ pub(crate) fn run(
     if optimistic.gang == 1 {
         return out;
     }
+    let of_grid = grid::values_of_size(func, order);
     for node in &order.nodes {
         if let Node::LoopEnd(header) = *node {
-            out[header] = strip_mine(func, order, waits, optimistic, header);
+            out[header] = strip_mine(func, order, (waits, &of_grid), optimistic, header);
         }
     }
     out
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "others do not move data")]
 fn strip_mine(
     func: &Function,
     order: &Order,
-    waits: &SecondaryMap<Block, bool>,
+    (waits, of_grid): (&SecondaryMap<Block, bool>, &EntitySet<Value>),
     optimistic: &Divergence,
     header: Block,
 ) -> Option<u32> {
@@ -56,48 +57,86 @@ fn strip_mine(
     if held > cost::MOST_HELD {
         return None;
     }
-    let steps = Steps::new(func, &around);
-    let mut accesses: Vec<Access> = Vec::new();
-    for &block in &around.members {
-        for &inst in &func.blocks[block].insts {
-            match func.insts[inst].data {
-                InstData::Load { addr, space, .. } | InstData::Store { addr, space, .. }
-                    if matches!(space, Space::Global | Space::Generic) =>
-                {
-                    let stride = match optimistic.variability[addr] {
-                        Some(Variability::Affine { stride, .. }) => stride.unsigned_abs(),
-                        _ => continue,
-                    };
-                    if let Some(step) = steps.of(addr).filter(|_| stride <= cost::NEAR_LANES) {
-                        accesses.push(Access {
-                            root: merge_stores::from_root(func, addr).0,
-                            step,
-                            bytes: stride * u64::from(optimistic.gang),
-                        });
-                    }
-                }
-                InstData::Call { .. } | InstData::CallIndirect { .. } => return None,
-                _ => {}
+    let accesses = contiguous_accesses(func, &around, optimistic)?;
+    let far = |access: &&Access| access.is_far(&accesses);
+    let far: Vec<&Access> = accesses.iter().filter(far).collect();
+    if far.is_empty() {
+        return None;
+    }
+    let is_first = |&at: &usize| !far[..at].iter().any(|other| other.shares(far[at]));
+    let places = (0..far.len()).filter(is_first).map(|at| far[at]);
+    let strides_grid = |access: &&Access| !access.step.all(&|step| !of_grid.contains(step));
+    if far.iter().any(strides_grid) {
+        let lines: u64 = places.map(Access::lines).sum();
+        return Some((cost::LINES_PER_GRID_STRIP / lines.max(1) as u32).max(1));
+    }
+    Some((cost::PLACES_PER_STRIP / places.count() as u32).max(1))
+}
+
+/// The accesses of a loop that move with its iterations; none if it calls a function.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others do not move data")]
+fn contiguous_accesses(
+    func: &Function,
+    around: &Loop<'_>,
+    optimistic: &Divergence,
+) -> Option<Vec<Access>> {
+    let steps = Steps::new(func, around);
+    let mut accesses = Vec::new();
+    let insts = around
+        .members
+        .iter()
+        .flat_map(|&block| &func.blocks[block].insts);
+    for &inst in insts {
+        let addr = match func.insts[inst].data {
+            InstData::Load { addr, space, .. } | InstData::Store { addr, space, .. }
+                if matches!(space, Space::Global | Space::Generic) =>
+            {
+                addr
             }
+            InstData::Call { .. } | InstData::CallIndirect { .. } => return None,
+            _ => continue,
+        };
+        let Some(Variability::Affine { stride, .. }) = optimistic.variability[addr] else {
+            continue;
+        };
+        let stride = stride.unsigned_abs();
+        if let Some(step) = steps.of(addr).filter(|_| stride <= cost::NEAR_LANES) {
+            let (root, offset) = merge_stores::from_root(func, addr);
+            accesses.push(Access {
+                root,
+                offset,
+                step,
+                bytes: stride * u64::from(optimistic.gang),
+            });
         }
     }
-    let far = accesses.iter().filter(|access| access.is_far(&accesses));
-    match far.count() as u32 {
-        0 => None,
-        far => Some((cost::LINES_PER_STRIP / far).clamp(1, cost::LINES_PER_STRIP)),
-    }
+    Some(accesses)
 }
 
 /// A contiguous access of neighboring lanes in one iteration.
 struct Access {
     /// The value from which the address differs by a constant.
     root: Value,
+    /// That constant.
+    offset: i64,
     step: Step,
     /// Bytes that the gang accesses.
     bytes: u64,
 }
 
 impl Access {
+    /// Cache lines that the gang accesses.
+    fn lines(&self) -> u64 {
+        self.bytes.div_ceil(64)
+    }
+
+    /// Whether both are in the same lines, nearly.
+    fn shares(&self, other: &Access) -> bool {
+        self.root == other.root
+            && self.step == other.step
+            && self.offset.abs_diff(other.offset) < self.bytes.max(64)
+    }
+
     /// Whether the next iteration accesses a distant place, at a distance that only the launch
     /// tells or that is long, and skips what lies between.
     fn is_far(&self, all: &[Access]) -> bool {
