@@ -102,6 +102,8 @@ pub(crate) const MOST_HELD: usize = 6;
 pub(crate) const MOST_BETWEEN: usize = 64;
 /// A gang that accesses fewer bytes than this gets no hint: a hint costs as much as the access.
 pub(crate) const LEAST_PREFETCHED: u32 = 32;
+/// A scattered lane that loads fewer bytes than this gets no hint: it takes as many hints as lines.
+pub(crate) const LEAST_PREFETCHED_OF_LANE: u32 = 16;
 
 /// Hints of a kind in a function, about: what has more is no code that streams through memory.
 pub(crate) const MOST_HINTS: usize = 1000;

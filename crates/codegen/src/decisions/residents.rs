@@ -21,8 +21,8 @@ use ptxjit_vectorize::{Node, Plan, SingleLane, Variability, WaitKind};
 use super::lane_loops;
 use ptxjit_abi::warp_ops::WARP;
 
-/// Bytes of a home: a word of each lane.
-pub(crate) const HOME: u32 = 4 * WARP as u32;
+/// Bytes of a place for a word of each lane.
+const WORDS: u32 = 4 * WARP as u32;
 
 /// With more candidates than this no value has a home: what is kept about pairs of them would take
 /// more than two megabytes.
@@ -49,6 +49,8 @@ pub(crate) struct Residents {
     home: SecondaryMap<Value, Option<u32>>,
     /// Of each home, the values that other instructions than products use.
     users: Vec<Vec<Used>>,
+    /// Where each home is, from the first one on, and where the last one ends.
+    places: Vec<u32>,
     /// Where the first home is, from the start of the frame on.
     start: u32,
 }
@@ -57,14 +59,10 @@ impl Residents {
     /// Puts the homes behind the slots of waits, and returns the size of both.
     pub(super) fn put_behind(&mut self, slots: u32) -> u32 {
         self.start = slots;
-        match self.n_homes() {
-            0 => slots,
-            n_homes => slots + (n_homes + N_PASSING) * HOME,
+        match self.is_used() {
+            true => self.passing(N_PASSING),
+            false => slots,
         }
-    }
-
-    fn n_homes(&self) -> u32 {
-        self.users.len() as u32
     }
 
     /// Values of the home of another one that instructions in some blocks use, products aside, and
@@ -85,12 +83,12 @@ impl Residents {
 
     /// Where a value's home is in the frame.
     pub(crate) fn home(&self, value: Value) -> Option<u32> {
-        self.home[value].map(|number| self.start + number * HOME)
+        self.home[value].map(|number| self.start + self.places[number as usize])
     }
 
     /// Where a register of another value is in the frame.
     pub(crate) fn passing(&self, number: u32) -> u32 {
-        self.start + (self.n_homes() + number) * HOME
+        self.start + self.places.last().copied().unwrap_or(0) + number * WORDS
     }
 
     /// Whether products read and write the frame.
@@ -151,7 +149,7 @@ impl Finder<'_> {
                 }
             }
         }
-        let mut residents = webs.hand_out();
+        let mut residents = webs.hand_out(self.func);
         self.find_users(&mut residents);
         residents
     }
@@ -250,13 +248,13 @@ impl Finder<'_> {
             .collect()
     }
 
-    /// The values that can have homes: a word of each lane, written by code for all lanes, and not
-    /// in the hands of the runtime.
+    /// The values that can have homes: a word of each lane or two, written by code for all lanes,
+    /// and not in the hands of the runtime.
     fn eligible(&self) -> SecondaryMap<Value, bool> {
         let (func, plan) = (self.func, self.plan);
         let mut can: SecondaryMap<Value, bool> = SecondaryMap::new();
         for value in func.values.keys() {
-            can[value] = func.ty(value) == Type::B32
+            can[value] = matches!(func.ty(value), Type::B32 | Type::B64)
                 && plan.variability[value] == Variability::Varying
                 && func.as_const(value).is_none()
                 && !(self.is_pinned)(value);
@@ -495,27 +493,34 @@ impl Webs {
         self.conflicts[a].add_all(&conflicts);
     }
 
-    fn hand_out(self) -> Residents {
+    fn hand_out(self, func: &Function) -> Residents {
         let mut residents = Residents::default();
-        let mut taken: Vec<Set> = Vec::new();
+        let mut taken: Vec<(Type, Set)> = Vec::new();
         let mut home_of: Vec<Option<usize>> = vec![None; self.values.len()];
         for (idx, &value) in self.values.iter().enumerate() {
             let web = self.web_of[idx];
             let home = home_of[web].unwrap_or_else(|| {
+                let ty = func.ty(value);
                 let free = taken
                     .iter()
-                    .position(|members| !self.conflicts[web].meets(members));
+                    .position(|(of, members)| *of == ty && !self.conflicts[web].meets(members));
                 let home = free.unwrap_or_else(|| {
-                    taken.push(Set::new(self.values.len()));
+                    taken.push((ty, Set::new(self.values.len())));
                     taken.len() - 1
                 });
-                taken[home].add_all(&self.members[web]);
+                taken[home].1.add_all(&self.members[web]);
                 home
             });
             home_of[web] = Some(home);
             residents.home[value] = Some(home as u32);
         }
         residents.users = vec![Vec::new(); taken.len()];
+        let mut end = 0;
+        residents.places.push(end);
+        for (ty, _) in taken {
+            end += ty.bytes() / Type::B32.bytes() * WORDS;
+            residents.places.push(end);
+        }
         residents
     }
 }

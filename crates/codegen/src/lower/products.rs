@@ -7,7 +7,7 @@
 use cranelift_codegen::ir::{InstBuilder, types};
 use ptxjit_abi::mma::{MOST_A, MOST_B, MOST_FURTHER, MOST_REGISTERS, Offsets, Product, Products};
 use ptxjit_abi::object::Helper;
-use ptxjit_ir::{Block, Inst, InstData, Mma, Value};
+use ptxjit_ir::{Block, Inst, InstData, Mma, Type, Value};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -123,7 +123,7 @@ impl Lower<'_, '_> {
             .call_helper(Helper::Products, &[products, lanes, frame], None);
         for &result in group.products.iter().flat_map(|(_, results)| results) {
             if self.decided.residents.home(result).is_none() {
-                let parts = self.load_home(passing[&result]);
+                let parts = self.load_home(passing[&result], Type::B32);
                 self.def(result, Val::Varying(parts));
             }
         }

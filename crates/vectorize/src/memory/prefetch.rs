@@ -8,7 +8,8 @@
 //! Hardware prefetches within the few pages that a program streams through. Between two barriers a
 //! CTA fetches a few bytes each from many pages, as of the rows of a tile, and in the next
 //! iteration of the loop the bytes beside them or far away. There, an access is followed by a hint
-//! for where the gang will access in its next iteration.
+//! for where the gang will access in its next iteration. Lanes that are scattered, as those that
+//! copy the rows of a tile, get hints if each accesses a good part of a line.
 //!
 //! In loops without barriers the next iteration comes too soon for that, and in strip-mined loops
 //! the distances are often powers of two: what many gangs prefetch competes for the same few cache
@@ -199,7 +200,7 @@ struct Access {
     first: i64,
     /// Bytes of one lane.
     size: u32,
-    /// Distance between lanes.
+    /// Distance between lanes; of scattered ones 0.
     stride: i64,
 }
 
@@ -214,8 +215,29 @@ impl Access {
     }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "others need no prefetch")]
+/// An access of lanes that are near to each other.
 fn access(func: &Function, divergence: &Divergence, inst: Inst) -> Option<Access> {
+    let access = global_access(func, inst)?;
+    let Some(Variability::Affine { stride, .. }) = divergence.variability[access.addr] else {
+        return None;
+    };
+    let is_near = stride.unsigned_abs() <= cost::NEAR_LANES;
+    is_near.then_some(Access { stride, ..access })
+}
+
+/// A load of scattered lanes, each of a part of a line.
+fn scattered_load(func: &Function, divergence: &Divergence, inst: Inst) -> Option<Access> {
+    if !matches!(func.insts[inst].data, InstData::Load { .. }) {
+        return None;
+    }
+    let access = global_access(func, inst)?;
+    let is_scattered = divergence.variability[access.addr] == Some(Variability::Varying);
+    (is_scattered && access.size >= cost::LEAST_PREFETCHED_OF_LANE).then_some(access)
+}
+
+/// An access of global memory, without its stride.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others need no prefetch")]
+fn global_access(func: &Function, inst: Inst) -> Option<Access> {
     let (addr, space, offset, size) = match func.insts[inst].data {
         InstData::Load {
             addr,
@@ -235,16 +257,12 @@ fn access(func: &Function, divergence: &Divergence, inst: Inst) -> Option<Access
         } => (addr, space, offset, ty.bytes() * args.len() as u32),
         _ => return None,
     };
-    let Some(Variability::Affine { stride, .. }) = divergence.variability[addr] else {
-        return None;
-    };
-    let is_near = stride.unsigned_abs() <= cost::NEAR_LANES;
-    (space == Space::Global && is_near && func.ty(addr) == Type::B64).then_some(Access {
+    (space == Space::Global && func.ty(addr) == Type::B64).then_some(Access {
         addr,
         offset,
         first: offset.into(),
         size,
-        stride,
+        stride: 0,
     })
 }
 
@@ -276,7 +294,7 @@ impl Hint {
         })
     }
 
-    /// Inserts the hint behind the access.
+    /// Inserts the hint behind the access, and behind the store that takes what a load gives.
     fn emit(&self, func: &mut Function, step: Value) {
         let Access {
             addr, offset, size, ..
@@ -289,9 +307,13 @@ impl Hint {
         };
         let loc = func.insts[self.inst].loc;
         let hint = func.make_inst(data, &[], loc);
-        let insts = &mut func.blocks[self.block].insts;
+        let insts = &func.blocks[self.block].insts;
         let at = insts.iter().position(|&inst| inst == self.inst);
-        insts.insert(at.expect("it is there") + 1, hint);
+        let after = at.expect("it is there") + 1;
+        let results = &func.insts[self.inst].results;
+        let stores_results = |&&next: &&Inst| matches!(&func.insts[next].data, InstData::Store { args, .. } if args[..] == results[..]);
+        let n_stores = usize::from(insts.get(after).filter(stores_results).is_some());
+        func.blocks[self.block].insts.insert(after + n_stores, hint);
     }
 
     /// Inserts the hint behind the access. What of its step is the same in all of a CTA is computed
@@ -341,7 +363,9 @@ fn hints(func: &Function, order: &Order, around: &Loop<'_>, divergence: &Diverge
             continue;
         }
         for &inst in &func.blocks[block].insts {
-            let Some(access) = access(func, divergence, inst) else {
+            let access =
+                access(func, divergence, inst).or_else(|| scattered_load(func, divergence, inst));
+            let Some(access) = access else {
                 continue;
             };
             let step = steps.of(access.addr);

@@ -4,7 +4,7 @@
 //! after compilation: the two are equally long on x86-64, and a trap code marks the load.
 
 use cranelift_codegen::CompiledCode;
-use cranelift_codegen::ir::{InstBuilder, MemFlagsData, TrapCode, types};
+use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, TrapCode, types};
 use ptxjit_ir::{Space, Value};
 use ptxjit_vectorize::Variability;
 
@@ -36,19 +36,14 @@ impl Lower<'_, '_> {
                 Address::Strided(at, stride) | Address::MayWrap(Wrapping { at, stride, .. }),
                 _,
             )) => (at, stride),
-            Some((Address::Lanes(_) | Address::Lanes32(..), _)) | None => return,
-        };
-        let (at, offset) = match self
-            .func
-            .as_const(step)
-            .map(|step| i32::try_from(step as i64))
-        {
-            Some(Ok(step)) if small(step) => (at, offset + step),
-            _ => {
-                let step = self.scalar(step);
-                (self.b.ins().iadd(at, step), offset)
+            Some((lanes @ (Address::Lanes(_) | Address::Lanes32(..)), _)) => {
+                let lanes = lanes.clone();
+                self.prefetch_of_lanes(&lanes, step, offset, size);
+                return;
             }
+            None => return,
         };
+        let (at, offset) = self.step_on(at, step, offset);
         let reach = stride * (self.b.lanes as i64 - 1);
         let (low, high) = (reach.min(0), reach.max(0) + i64::from(size));
         let n_lines = ((high - low + LINE - 1) / LINE).min(MOST_LINES);
@@ -58,6 +53,30 @@ impl Lower<'_, '_> {
             // do.
             let offset = i64::from(offset) + high - 1 - line * LINE;
             self.b.ins().uload8(types::I32, flags, at, offset as i32);
+        }
+    }
+
+    /// Prefetches what scattered lanes will access: as many neighbors as a line has room for are
+    /// taken to share one.
+    fn prefetch_of_lanes(&mut self, lanes: &Address, step: Value, offset: i32, size: u32) {
+        let flags = MemFlagsData::new().with_trap_code(Some(MARK));
+        let sharing = (LINE as usize / size as usize).max(1);
+        for lane in (0..self.b.lanes).step_by(sharing) {
+            let at = self.b.lane_address(lanes, lane);
+            let (at, offset) = self.step_on(at, step, offset);
+            self.b.ins().uload8(types::I32, flags, at, offset);
+        }
+    }
+
+    /// The place a step behind another one.
+    fn step_on(&mut self, at: cl::Value, step: Value, offset: i32) -> (cl::Value, i32) {
+        let known = self.func.as_const(step);
+        match known.map(|step| i32::try_from(step as i64)) {
+            Some(Ok(step)) if small(step) => (at, offset + step),
+            Some(Ok(_) | Err(_)) | None => {
+                let step = self.scalar(step);
+                (self.b.ins().iadd(at, step), offset)
+            }
         }
     }
 }

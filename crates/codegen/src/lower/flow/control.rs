@@ -392,7 +392,7 @@ impl Lower<'_, '_> {
     /// Lanes that wait at the target already keep their parameter.
     fn blend_param(&mut self, param: Value, new: Parts, edge: &Edge<'_>) -> Parts {
         let old: Parts = match self.decided.residents.home(param) {
-            Some(home) => self.load_home(home),
+            Some(home) => self.load_home(home, self.func.ty(param)),
             None => {
                 let vars = self.variables(param);
                 vars.iter().map(|&var| self.b.use_var(var)).collect()

@@ -17,9 +17,10 @@ impl Lower<'_, '_> {
         let block: SmallVec<[Block; 1]> = self.node.block.into_iter().collect();
         self.take_from_home_of(value, &block);
         if !self.mask.is_full {
+            let ty = self.func.ty(value);
             let mask = self.mask_vectors();
-            let old = self.load_home(home);
-            parts = self.blend(Type::B32, &mask, &parts, &old);
+            let old = self.load_home(home, ty);
+            parts = self.blend(ty, &mask, &parts, &old);
         }
         self.store_home(home, &parts);
         self.available.at_home.insert(value);
@@ -33,12 +34,12 @@ impl Lower<'_, '_> {
         }
     }
 
-    pub(in crate::lower) fn load_home(&mut self, home: u32) -> Parts {
+    pub(in crate::lower) fn load_home(&mut self, home: u32, ty: Type) -> Parts {
         let frame = self.gang_frame();
-        let places = (0..self.b.n_parts(Type::B32)).map(|i| home as i32 + 16 * i as i32);
+        let places = (0..self.b.n_parts(ty)).map(|i| home as i32 + 16 * i as i32);
         let flags = MemFlagsData::trusted();
         places
-            .map(|at| self.b.ins().load(vector_type(Type::B32), flags, frame, at))
+            .map(|at| self.b.ins().load(vector_type(ty), flags, frame, at))
             .collect()
     }
 

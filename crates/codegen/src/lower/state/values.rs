@@ -50,7 +50,7 @@ impl Lower<'_, '_> {
 
     fn fetch_variables(&mut self, value: ir::Value) -> Val {
         if let Some(home) = self.decided.residents.home(value) {
-            return Val::Varying(self.load_home(home));
+            return Val::Varying(self.load_home(home, self.func.ty(value)));
         }
         let vars = self.variables(value);
         let parts: Parts = vars.iter().map(|&var| self.b.use_var(var)).collect();
