@@ -147,6 +147,7 @@ pub(crate) fn of<'a>(inputs: &'a Inputs<'a>) -> (Decisions<'a>, Frame) {
     let finder = residents::Finder {
         func,
         plan,
+        packed: &packed,
         is_pinned: &|value| invariants.is_pinned(value),
     };
     let mut residents = finder.find();

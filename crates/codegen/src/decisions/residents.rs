@@ -19,6 +19,7 @@ use ptxjit_ir::{Block, Function, Inst, InstData, Mma, Type, Value};
 use ptxjit_vectorize::{Node, Plan, SingleLane, Variability, WaitKind};
 
 use super::lane_loops;
+use super::packed::Packed;
 use ptxjit_abi::warp_ops::WARP;
 
 /// Bytes of a place for a word of each lane.
@@ -107,6 +108,7 @@ pub(crate) fn product(func: &Function, inst: Inst) -> Option<Mma> {
 pub(super) struct Finder<'a> {
     pub func: &'a Function,
     pub plan: &'a Plan,
+    pub packed: &'a Packed,
     /// Whether a value is computed again wherever it is used.
     pub is_pinned: &'a dyn Fn(Value) -> bool,
 }
@@ -248,13 +250,15 @@ impl Finder<'_> {
             .collect()
     }
 
-    /// The values that can have homes: a word of each lane or two, written by code for all lanes,
-    /// and not in the hands of the runtime.
+    /// The values that can have homes: a word of each lane or two (narrow values are words, unless
+    /// they are packed), written by code for all lanes, and not in the hands of the runtime.
     fn eligible(&self) -> SecondaryMap<Value, bool> {
         let (func, plan) = (self.func, self.plan);
         let mut can: SecondaryMap<Value, bool> = SecondaryMap::new();
         for value in func.values.keys() {
-            can[value] = matches!(func.ty(value), Type::B32 | Type::B64)
+            can[value] = func.ty(value) != Type::B1
+                && !self.packed.made[value]
+                && !self.packed.carried[value]
                 && plan.variability[value] == Variability::Varying
                 && func.as_const(value).is_none()
                 && !(self.is_pinned)(value);
@@ -518,7 +522,7 @@ impl Webs {
         let mut end = 0;
         residents.places.push(end);
         for (ty, _) in taken {
-            end += ty.bytes() / Type::B32.bytes() * WORDS;
+            end += ty.bytes().div_ceil(Type::B32.bytes()) * WORDS;
             residents.places.push(end);
         }
         residents
