@@ -17,7 +17,7 @@ use ptxjit_vectorize::{self as vectorize, Plan, Wait, WaitKind};
 
 use crate::decisions;
 use crate::gang;
-use crate::host::{self, Target};
+use crate::host::{self, Selection, Target};
 use crate::lane_inserts::{self, LaneInserts};
 use crate::lane_shifts;
 use crate::limits::{self, Growth};
@@ -308,7 +308,7 @@ impl Compiler {
         effort: &Effort,
     ) -> Result<Option<Object>, CompileError> {
         let start = Instant::now();
-        let target = host::isa(false)?.frontend_config();
+        let target = host::isa(Selection::default())?.frontend_config();
         self.context.func.signature = enter_signature();
         let builder = FunctionBuilder::new(&mut self.context.func, &mut self.builder);
         let growth = Growth::of(inputs.plan.gang, options.goes_on);
@@ -413,7 +413,7 @@ impl Compiler {
         is_wide: bool,
         lane_inserts: &[LaneInserts],
     ) -> Result<Option<(Vec<(u32, SrcLoc)>, Option<String>)>, CompileError> {
-        let isa = host::isa(in_one_pass)?;
+        let isa = host::isa(Selection::of(&self.context.func, in_one_pass))?;
         let (start, before) = (Instant::now(), regalloc_time());
         let compiled = self.machine_code(&*isa, is_wide, lane_inserts);
         let compiled = compiled.map_err(|error| refused(error, &self.context))?;

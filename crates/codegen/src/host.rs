@@ -3,21 +3,58 @@
 use std::fmt::Write;
 use std::sync::OnceLock;
 
+use cranelift_codegen::ir::{Function, Inst, Opcode, types};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
 
 use crate::compile::CompileError;
+use crate::pairs;
 
-/// The host's instruction set, with registers allocated in one pass if wanted.
-pub(crate) fn isa(in_one_pass: bool) -> Result<OwnedTargetIsa, CompileError> {
-    static MADE: [OnceLock<Result<OwnedTargetIsa, String>>; 2] = [OnceLock::new(), OnceLock::new()];
-    MADE[usize::from(in_one_pass)]
-        .get_or_init(|| make(in_one_pass))
+/// How instructions are selected and registers allocated.
+#[derive(Copy, Clone, Default)]
+pub(crate) struct Selection {
+    /// Registers are allocated in one pass.
+    pub in_one_pass: bool,
+    /// Products of lanes that were widened from 32 to 64 bits matter more than those of other lanes
+    /// of 64 bits. Where a processor has an instruction for these (`vpmullq`), Cranelift takes it
+    /// for all, although `pmuldq` and `pmuludq` need no widening and have a third of its latency.
+    pub widens_factors: bool,
+}
+
+impl Selection {
+    /// What is best for a function. Each kind of product, with the instructions that are made for
+    /// the other kind, takes two conversions and a long product, or three short products and five
+    /// instructions around them.
+    pub(crate) fn of(func: &Function, in_one_pass: bool) -> Selection {
+        let insts = func
+            .layout
+            .blocks()
+            .flat_map(|block| func.layout.block_insts(block));
+        let is_product = |&inst: &Inst| {
+            func.dfg.insts[inst].opcode() == Opcode::Imul
+                && func.dfg.value_type(func.dfg.first_result(inst)) == types::I64X2
+        };
+        let (widened, others): (Vec<Inst>, Vec<Inst>) = insts
+            .filter(is_product)
+            .partition(|&inst| pairs::is_of_widened(func, inst));
+        Selection {
+            in_one_pass,
+            widens_factors: widened.len() > 2 * others.len(),
+        }
+    }
+}
+
+/// The host's instruction set.
+pub(crate) fn isa(selection: Selection) -> Result<OwnedTargetIsa, CompileError> {
+    static MADE: [OnceLock<Result<OwnedTargetIsa, String>>; 4] = [const { OnceLock::new() }; 4];
+    let number = usize::from(selection.in_one_pass) + 2 * usize::from(selection.widens_factors);
+    MADE[number]
+        .get_or_init(|| make(selection))
         .clone()
         .map_err(CompileError::Host)
 }
 
-fn make(in_one_pass: bool) -> Result<OwnedTargetIsa, String> {
+fn make(selection: Selection) -> Result<OwnedTargetIsa, String> {
     let mut flags = settings::builder();
     // Scheduling is ours: the optimizer would sink pure operations behind loads.
     let set = [
@@ -30,7 +67,7 @@ fn make(in_one_pass: bool) -> Result<OwnedTargetIsa, String> {
         ("machine_code_cfg_info", "true"),
         (
             "regalloc_algorithm",
-            match in_one_pass {
+            match selection.in_one_pass {
                 true => "single_pass",
                 false => "backtracking",
             },
@@ -47,7 +84,12 @@ fn make(in_one_pass: bool) -> Result<OwnedTargetIsa, String> {
     for (name, value) in set {
         flags.set(name, value).map_err(|error| error.to_string())?;
     }
-    let builder = cranelift_native::builder().map_err(str::to_owned)?;
+    let mut builder = cranelift_native::builder().map_err(str::to_owned)?;
+    if selection.widens_factors && cfg!(target_arch = "x86_64") {
+        builder
+            .set("has_avx512dq", "false")
+            .map_err(|error| error.to_string())?;
+    }
     builder
         .finish(settings::Flags::new(flags))
         .map_err(|error| error.to_string())
@@ -104,7 +146,7 @@ fn has_wide_cas() -> bool {
 /// Everything that code depends on beside the program: the code generator's version, the
 /// processor's features. Stored code may be used where this text is the same.
 pub fn describe(target: Target) -> Result<String, CompileError> {
-    let isa = isa(false)?;
+    let isa = isa(Selection::default())?;
     let mut text = format!(
         "cranelift {}, {}, vectors of {} bits",
         cranelift_codegen::VERSION,

@@ -19,7 +19,7 @@ use ptxjit_ir::{InstData, SrcLoc};
 use crate::code_space::Block;
 use crate::compile::{CompileError, internal};
 use crate::helpers;
-use crate::host;
+use crate::host::{self, Selection};
 use crate::object::clif_kind;
 
 /// Executable memory, freed with the kernel: nothing else holds a pointer into the code.
@@ -131,7 +131,7 @@ impl Linker {
         products: &[Box<Products>],
     ) -> Result<Linker, CompileError> {
         let names = cranelift_module::default_libcall_names();
-        let isa = host::isa(false)?;
+        let isa = host::isa(Selection::default())?;
         let block = Block::new(room(object, &*isa)).map_err(no_room)?;
         let mut builder = JITBuilder::with_isa(isa, names);
         builder.memory_provider(Box::new(block));

@@ -37,6 +37,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+pub(crate) use self::isomorphic::is_of_widened;
 use self::isomorphic::{args_of, is_lane_wise, is_pair, is_same};
 use self::tests::Test;
 use crate::ymm;

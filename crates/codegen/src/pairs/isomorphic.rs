@@ -119,7 +119,7 @@ pub(super) fn widened(func: &Function, a: Inst, b: Inst) -> Option<Value> {
 }
 
 /// Whether all operands are vectors whose lanes were made wider.
-fn is_of_widened(func: &Function, inst: Inst) -> bool {
+pub(crate) fn is_of_widened(func: &Function, inst: Inst) -> bool {
     func.dfg.inst_args(inst).iter().all(|&arg| {
         let arg = func.dfg.resolve_aliases(arg);
         matches!(func.dfg.value_def(arg), ValueDef::Result(made, _) if matches!(
