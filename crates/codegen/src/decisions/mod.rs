@@ -144,13 +144,7 @@ pub(crate) fn of<'a>(inputs: &'a Inputs<'a>) -> (Decisions<'a>, Frame) {
     });
     let invariants = invariants::Finder::new(func, plan, &in_bits).find();
     let is_invariant = |value| func.as_const(value).is_some() || invariants.is_pinned(value);
-    let finder = residents::Finder {
-        func,
-        plan,
-        packed: &packed,
-        is_pinned: &|value| invariants.is_pinned(value),
-    };
-    let mut residents = finder.find();
+    let mut residents = residents::find(func, plan, &packed, &invariants);
     let is_elsewhere = |value| is_invariant(value) || residents.home(value).is_some();
     let mut frame = Frame::new(func, plan, &is_elsewhere);
     frame.size = residents.put_behind(frame.slots);

@@ -18,6 +18,7 @@ use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Inst, InstData, Mma, Type, Value};
 use ptxjit_vectorize::{Node, Plan, SingleLane, Variability, WaitKind};
 
+use super::invariants::Invariants;
 use super::lane_loops;
 use super::packed::Packed;
 use ptxjit_abi::warp_ops::WARP;
@@ -104,18 +105,33 @@ pub(crate) fn product(func: &Function, inst: Inst) -> Option<Mma> {
     mma.filter(|mma| mma.register() == Type::B32)
 }
 
+/// The values that have homes, beside those that are `packed` or `invariants`.
+pub(super) fn find(
+    func: &Function,
+    plan: &Plan,
+    packed: &Packed,
+    invariants: &Invariants,
+) -> Residents {
+    let finder = Finder {
+        func,
+        plan,
+        packed,
+        invariants,
+    };
+    finder.find()
+}
+
 /// Values that are found on the way.
-pub(super) struct Finder<'a> {
-    pub func: &'a Function,
-    pub plan: &'a Plan,
-    pub packed: &'a Packed,
-    /// Whether a value is computed again wherever it is used.
-    pub is_pinned: &'a dyn Fn(Value) -> bool,
+struct Finder<'a> {
+    func: &'a Function,
+    plan: &'a Plan,
+    packed: &'a Packed,
+    invariants: &'a Invariants,
 }
 
 impl Finder<'_> {
     /// Hands out homes for code of whole warps in which lanes do not wait at products.
-    pub(super) fn find(&self) -> Residents {
+    fn find(&self) -> Residents {
         let products = match self.plan.gang as usize {
             WARP => self.products(),
             _ => Vec::new(),
@@ -261,7 +277,7 @@ impl Finder<'_> {
                 && !self.packed.carried[value]
                 && plan.variability[value] == Variability::Varying
                 && func.as_const(value).is_none()
-                && !(self.is_pinned)(value);
+                && !self.invariants.is_pinned(value);
         }
         for wait in &plan.waits {
             if let WaitKind::Inst(inst) = wait.kind {
