@@ -83,6 +83,8 @@ pub(crate) const MOST_DEFINITIONS: usize = 64;
 
 // Memory.
 
+/// Bytes of a cache line.
+pub(crate) const LINE: u32 = 64;
 /// Distant places that a gang should access in one strip: enough to outweigh saving and restoring
 /// its live values, few enough for their lines to stay in the second-level cache until the last
 /// gang has run its strip.

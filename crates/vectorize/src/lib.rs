@@ -30,6 +30,8 @@ mod scalarize;
 mod speculate;
 mod waits;
 
+use std::cell::OnceCell;
+
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, BlockCall, Function, Inst, InstData, Terminator, Value, WarpOp};
 
@@ -377,12 +379,14 @@ fn add_hints(
         stores.into_iter().for_each(|inst| merged[inst] = true);
     }
     let spins = progress::run(func, order);
+    let ctas = OnceCell::new();
     let strip_mine = match switches.is_on(Heuristic::StripMine) {
-        true => strip_mine::run(func, order, wait_of, optimistic),
+        true => strip_mine::run(func, order, wait_of, (optimistic, &ctas)),
         false => SecondaryMap::new(),
     };
     if switches.is_on(Heuristic::Prefetch) {
-        let n_hints = prefetch::run(func, order, entries, (wait_of, &strip_mine), optimistic);
+        let waits = (wait_of, &strip_mine);
+        let n_hints = prefetch::run(func, order, entries, waits, (optimistic, &ctas));
         acted.set(Heuristic::Prefetch, n_hints);
         if n_hints > 0 {
             optimistic.propagate(func, order);

@@ -1,14 +1,18 @@
-//! In which dimensions of the grid values differ between CTAs, according to data flow.
+//! In which dimensions of the grid values differ between CTAs, and which depend on its size,
+//! according to data flow.
 
-use cranelift_entity::{EntitySet, SecondaryMap};
+use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Function, InstData, SpecialReg, Value};
 
 use crate::analysis::order::{Node, Order};
 
-/// A bit per dimension of the grid.
+/// A bit per dimension of the grid, and [`SIZE`].
 type Dims = u8;
 
-/// Which values depend on which component of `%ctaid`.
+/// The bit of values that depend on the number of CTAs.
+const SIZE: Dims = 1 << 3;
+
+/// Which values depend on which component of `%ctaid`, and which on `%nctaid`.
 pub(crate) struct Ctas {
     dims: SecondaryMap<Value, Dims>,
     /// The dimensions in which some access of global memory differs.
@@ -28,14 +32,19 @@ impl Ctas {
                 None
             }
         });
-        let all = all.fold(0, |all, dims| all | dims);
+        let all = all.fold(0, |all, dims| all | dims) & !SIZE;
         Ctas { dims, all }
     }
 
     /// Whether CTAs that differ in any dimension access different places with this address, so that
     /// no CTA finds there what another has fetched.
     pub(crate) fn each_has_its_own(&self, addr: Value) -> bool {
-        self.all != 0 && self.dims[addr] == self.all
+        self.all != 0 && self.dims[addr] & !SIZE == self.all
+    }
+
+    /// Whether the number of CTAs determines the value, as it does the step of a grid-stride loop.
+    pub(crate) fn depends_on_size(&self, value: Value) -> bool {
+        self.dims[value] & SIZE != 0
     }
 }
 
@@ -66,35 +75,20 @@ fn pass(func: &Function, order: &Order, dims: &mut SecondaryMap<Value, Dims>) ->
     changed
 }
 
-/// The values that the number of CTAs determines, such as the step of a grid-stride loop.
-pub(crate) fn values_of_size(func: &Function, order: &Order) -> EntitySet<Value> {
-    let counts = [
-        SpecialReg::NctaidX,
-        SpecialReg::NctaidY,
-        SpecialReg::NctaidZ,
-    ];
-    let mut values = EntitySet::new();
-    for node in &order.nodes {
-        let Node::Block(block) = *node else {
-            continue;
-        };
-        for &inst in &func.blocks[block].insts {
-            let node = &func.insts[inst];
-            let counts = matches!(&node.data, InstData::Sreg { sreg } if counts.contains(sreg));
-            if counts || node.data.args().iter().any(|&arg| values.contains(arg)) {
-                node.results.iter().for_each(|&result| {
-                    values.insert(result);
-                });
-            }
-        }
-    }
-    values
-}
-
 fn of_sreg(inst: &InstData) -> Dims {
-    let dims = [SpecialReg::CtaidX, SpecialReg::CtaidY, SpecialReg::CtaidZ];
-    let is = |dim: &SpecialReg| matches!(inst, InstData::Sreg { sreg } if sreg == dim);
-    dims.iter().position(is).map_or(0, |dim| 1 << dim)
+    let by_bit: [&[SpecialReg]; 4] = [
+        &[SpecialReg::CtaidX],
+        &[SpecialReg::CtaidY],
+        &[SpecialReg::CtaidZ],
+        &[
+            SpecialReg::NctaidX,
+            SpecialReg::NctaidY,
+            SpecialReg::NctaidZ,
+        ],
+    ];
+    let is =
+        |sregs: &&[SpecialReg]| matches!(inst, InstData::Sreg { sreg } if sregs.contains(sreg));
+    by_bit.iter().position(is).map_or(0, |bit| 1 << bit)
 }
 
 #[cfg(test)]
@@ -160,6 +154,33 @@ mod tests {
             vec![row, b.add(row, column)]
         });
         assert_eq!(shared, [false, false, true]);
+    }
+
+    #[test]
+    fn the_size_of_the_grid_is_no_dimension() {
+        let of_size = own(|b, column| {
+            let count = sreg(b, SpecialReg::NctaidX);
+            vec![count, b.add(count, column)]
+        });
+        assert_eq!(of_size, [true, false, true]);
+    }
+
+    #[test]
+    fn steps_of_grid_stride_loops_depend_on_the_size() {
+        let mut values = Vec::new();
+        let func = function(&[B64], B64, |b, params| {
+            let (count, column) = (sreg(b, SpecialReg::NctaidY), sreg(b, SpecialReg::CtaidX));
+            values.extend([params[0], column, count, b.add(params[0], count)]);
+            let (next, at) = b.block_of(B64);
+            b.jump(next, &[values[3]]);
+            b.at(next);
+            values.push(at);
+            b.ret(at);
+        });
+        let ctas = Ctas::new(&func, &order::run(&func, &[]));
+        let depends = values.iter().map(|&value| ctas.depends_on_size(value));
+        let depends: Vec<bool> = depends.collect();
+        assert_eq!(depends, [false, false, true, true, true]);
     }
 
     #[test]

@@ -17,6 +17,8 @@
 //! access: so few bytes of so many pages that hardware does not predict them. Places that several
 //! CTAs access are not worth hints: most of them are in some cache.
 
+use std::cell::OnceCell;
+
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Inst, InstData, Space, Type, Value, ValueDef};
 use rustc_hash::FxHashMap;
@@ -39,11 +41,10 @@ pub(crate) fn run(
         &SecondaryMap<Block, bool>,
         &SecondaryMap<Block, Option<u32>>,
     ),
-    divergence: &Divergence,
+    (divergence, ctas): (&Divergence, &OnceCell<Ctas>),
 ) -> usize {
     let mut found = Vec::new();
     let mut near: Vec<Hint> = for_next_cta(func, order, divergence);
-    let mut ctas = None;
     let preds = predecessors(func);
     for node in &order.nodes {
         let Node::LoopEnd(header) = *node else {
@@ -53,7 +54,7 @@ pub(crate) fn run(
             continue;
         };
         if strip_mine[header].is_some() && near.len() < cost::MOST_HINTS {
-            let ctas = ctas.get_or_insert_with(|| Ctas::new(func, order));
+            let ctas = ctas.get_or_init(|| Ctas::new(func, order));
             near.extend(for_next_gang(func, ctas, &around, divergence));
         }
         let is_full = found.len() >= cost::MOST_HINTS;
@@ -175,21 +176,18 @@ impl Near {
 
     /// A hint less than a line away, and how far the place is behind its start.
     fn find(&self, (sum, at): Place) -> Option<(usize, i64)> {
-        let line = at.div_euclid(LINE.into());
+        let line = at.div_euclid(cost::LINE.into());
         let hints = [line, line - 1, line + 1].into_iter();
         let mut hints = hints.flat_map(|line| self.lines.get(&(sum, line)).into_iter().flatten());
-        let near = hints.find(|&&(_, start)| at.abs_diff(start) < LINE.into());
+        let near = hints.find(|&&(_, start)| at.abs_diff(start) < cost::LINE.into());
         near.map(|&(idx, start)| (idx, at - start))
     }
 
     fn add(&mut self, (sum, at): Place, hint: usize) {
-        let line = at.div_euclid(LINE.into());
+        let line = at.div_euclid(cost::LINE.into());
         self.lines.entry((sum, line)).or_default().push((hint, at));
     }
 }
-
-/// Bytes of a cache line.
-const LINE: u32 = 64;
 
 /// Bytes of global memory that the lanes of a gang access contiguously.
 #[derive(Copy, Clone)]

@@ -6,12 +6,14 @@
 //! before the next gang starts, that one would have to fetch all the lines and pages again. So
 //! gangs leave such a loop after some iterations, for the next gang to run as many.
 
-use cranelift_entity::{EntitySet, SecondaryMap};
+use std::cell::OnceCell;
+
+use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, InstData, Space, Type, Value};
 
 use crate::analysis::divergence::Divergence;
 use crate::analysis::evolution::{Loop, Step, Steps};
-use crate::analysis::grid;
+use crate::analysis::grid::Ctas;
 use crate::analysis::order::{Node, Order};
 use crate::analysis::variability::Variability;
 use crate::cost;
@@ -22,16 +24,15 @@ pub(crate) fn run(
     func: &Function,
     order: &Order,
     waits: &SecondaryMap<Block, bool>,
-    optimistic: &Divergence,
+    (optimistic, ctas): (&Divergence, &OnceCell<Ctas>),
 ) -> SecondaryMap<Block, Option<u32>> {
     let mut out = SecondaryMap::new();
     if optimistic.gang == 1 {
         return out;
     }
-    let of_grid = grid::values_of_size(func, order);
     for node in &order.nodes {
         if let Node::LoopEnd(header) = *node {
-            out[header] = strip_mine(func, order, (waits, &of_grid), optimistic, header);
+            out[header] = strip_mine(func, order, waits, (optimistic, ctas), header);
         }
     }
     out
@@ -40,8 +41,8 @@ pub(crate) fn run(
 fn strip_mine(
     func: &Function,
     order: &Order,
-    (waits, of_grid): (&SecondaryMap<Block, bool>, &EntitySet<Value>),
-    optimistic: &Divergence,
+    waits: &SecondaryMap<Block, bool>,
+    (optimistic, ctas): (&Divergence, &OnceCell<Ctas>),
     header: Block,
 ) -> Option<u32> {
     let around = Loop::new(order, header)?;
@@ -65,7 +66,8 @@ fn strip_mine(
     }
     let is_first = |&at: &usize| !far[..at].iter().any(|other| other.shares(far[at]));
     let places = (0..far.len()).filter(is_first).map(|at| far[at]);
-    let strides_grid = |access: &&Access| !access.step.all(&|step| !of_grid.contains(step));
+    let ctas = ctas.get_or_init(|| Ctas::new(func, order));
+    let strides_grid = |access: &&Access| !access.step.all(&|step| !ctas.depends_on_size(step));
     if far.iter().any(strides_grid) {
         let lines: u64 = places.map(Access::lines).sum();
         return Some((cost::LINES_PER_GRID_STRIP / lines.max(1) as u32).max(1));
@@ -127,14 +129,14 @@ struct Access {
 impl Access {
     /// Cache lines that the gang accesses.
     fn lines(&self) -> u64 {
-        self.bytes.div_ceil(64)
+        self.bytes.div_ceil(cost::LINE.into())
     }
 
     /// Whether both are in the same lines, nearly.
     fn shares(&self, other: &Access) -> bool {
         self.root == other.root
             && self.step == other.step
-            && self.offset.abs_diff(other.offset) < self.bytes.max(64)
+            && self.offset.abs_diff(other.offset) < self.bytes.max(cost::LINE.into())
     }
 
     /// Whether the next iteration accesses a distant place, at a distance that only the launch
