@@ -70,7 +70,9 @@ impl Barrier {
         self.count = arrival.count;
         match arrival.op {
             BarrierOp::Arrive | BarrierOp::ClusterArrive | BarrierOp::ClusterWait => {}
-            BarrierOp::Sync => self.waiters.push((arrival.thread, arrival.op)),
+            BarrierOp::Sync | BarrierOp::Warpgroup => {
+                self.waiters.push((arrival.thread, arrival.op))
+            }
             BarrierOp::RedPopc | BarrierOp::RedAnd | BarrierOp::RedOr => {
                 self.waiters.push((arrival.thread, arrival.op));
                 self.n_preds += 1;
@@ -162,7 +164,8 @@ impl Barrier {
             BarrierOp::Sync
             | BarrierOp::Arrive
             | BarrierOp::ClusterArrive
-            | BarrierOp::ClusterWait => 0,
+            | BarrierOp::ClusterWait
+            | BarrierOp::Warpgroup => 0,
             BarrierOp::RedPopc => self.n_true,
             BarrierOp::RedAnd => u64::from(self.n_true == self.n_preds),
             BarrierOp::RedOr => u64::from(self.n_true != 0),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use ptxjit_ir::WarpOp;
+use ptxjit_ir::{BarrierOp, WarpOp};
 use smallvec::SmallVec;
 
 use crate::launch::Machine;
@@ -101,9 +101,11 @@ impl<'p> Cta<'p> {
 fn is_aligned(thread: &Thread<'_>, of_all: bool) -> bool {
     match thread.wait() {
         Some(Wait {
-            kind: WaitKind::Barrier { aligned, count, .. },
+            kind: WaitKind::Barrier {
+                op, aligned, count, ..
+            },
             ..
-        }) => *aligned && !(of_all && *count != 0),
+        }) => *aligned && !(of_all && (*count != 0 || *op == BarrierOp::Warpgroup)),
         Some(_) | None => false,
     }
 }

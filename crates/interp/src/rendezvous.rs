@@ -6,15 +6,16 @@
 //! to be the lanes that come to the same instruction before the others of the warp have run out of
 //! things to do (or have spun for a long while).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use ptxjit_ir::{BarrierOp, WarpOp};
+use ptxjit_ir::{BarrierOp, WARPS_OF_WARPGROUP, WarpOp};
 
 use crate::barrier::Arrival;
 use crate::choose::Schedule;
 use crate::fault::{Fault, FaultKind, WaitGroup};
 use crate::launch::Machine;
-use crate::schedule::{AtCluster, Cta};
+use crate::schedule::{AtCluster, Cta, N_BARRIERS};
 use crate::thread::{State, Thread, Wait, WaitKind, WarpWait};
 use crate::warp::{self, LANES, Operands};
 use crate::watch::finding::{AccessOp, FindingKind, Severity};
@@ -137,15 +138,15 @@ impl<'p> Cta<'p> {
             if op.is_cluster() {
                 continue;
             }
-            let Some(barrier) = usize::try_from(id)
-                .ok()
-                .and_then(|id| self.barriers.get_mut(id))
-            else {
-                return Err(self.fault(
-                    idx,
-                    FaultKind::BadBarrier(format!("there is no barrier {id}")),
-                ));
+            let place = match usize::try_from(id) {
+                _ if op == BarrierOp::Warpgroup => N_BARRIERS + idx / LANES / WARPS_OF_WARPGROUP,
+                Ok(id) if id < N_BARRIERS => id,
+                _ => {
+                    let why = format!("there is no barrier {id}");
+                    return Err(self.fault(idx, FaultKind::BadBarrier(why)));
+                }
             };
+            let barrier = &mut self.barriers[place];
             if let Some(why) = barrier.conflict(count, self.env.n_threads) {
                 let why = format!("barrier {id}: {why}");
                 return Err(self.fault(idx, FaultKind::BadBarrier(why)));
@@ -159,15 +160,15 @@ impl<'p> Cta<'p> {
             }) {
                 continue;
             }
-            let completed = barrier.update(&live);
+            let completed = barrier.update(&live_at(&live, place));
             if again && machine.checks().sync {
                 let who = machine.who(&self.env, &self.threads[idx]);
                 let text = format!("arrives at barrier {id} a second time in one phase");
                 let (kind, severity) = (FindingKind::BarrierCount, Severity::Error);
                 machine.misuse(who, kind, severity, (AccessOp::Barrier, text));
             }
-            if let Some(watch) = &mut machine.watch {
-                watch.barrier_arrive(self.env.cta, idx as u32, id as usize);
+            if let (true, Some(watch)) = (place < N_BARRIERS, &mut machine.watch) {
+                watch.barrier_arrive(self.env.cta, idx as u32, place);
             }
             if op == BarrierOp::Arrive {
                 self.threads[idx].resume(&[]);
@@ -179,11 +180,11 @@ impl<'p> Cta<'p> {
             {
                 *registered = true;
             }
-            woke |= self.wake(machine, id as usize, completed);
+            woke |= self.wake(machine, place, completed);
         }
         // Threads that ended may have completed a barrier.
         for idx in 0..self.barriers.len() {
-            let completed = self.barriers[idx].update(&live);
+            let completed = self.barriers[idx].update(&live_at(&live, idx));
             woke |= self.wake(machine, idx, completed);
         }
         Ok(woke)
@@ -225,7 +226,7 @@ impl<'p> Cta<'p> {
     fn wake(
         &mut self,
         machine: &mut Machine<'p, '_>,
-        id: usize,
+        place: usize,
         completed: Option<Vec<(u32, u64)>>,
     ) -> bool {
         let Some(completed) = completed else {
@@ -234,9 +235,9 @@ impl<'p> Cta<'p> {
         if machine.checks().sync {
             self.look_for_divergence(machine, &completed);
         }
-        if let Some(watch) = &mut machine.watch {
-            let barrier = &self.barriers[id];
-            watch.barrier_complete(self.env.cta, id, &completed, &|thread| {
+        if let (true, Some(watch)) = (place < N_BARRIERS, &mut machine.watch) {
+            let barrier = &self.barriers[place];
+            watch.barrier_complete(self.env.cta, place, &completed, &|thread| {
                 barrier.is_pending(thread)
             });
         }
@@ -488,6 +489,13 @@ impl<'p> Cta<'p> {
                 WaitKind::Barrier { op, .. } if op.is_cluster() => {
                     "`barrier.cluster.wait`".to_owned()
                 }
+                WaitKind::Barrier {
+                    op: BarrierOp::Warpgroup,
+                    ..
+                } => {
+                    let warpgroup = idx / LANES / WARPS_OF_WARPGROUP;
+                    format!("`wgmma.wait_group` in warpgroup {warpgroup}")
+                }
                 WaitKind::Barrier { id, .. } => {
                     let barrier = &self.barriers[*id as usize];
                     format!(
@@ -521,6 +529,19 @@ impl<'p> Cta<'p> {
         }
         groups.into_values().collect()
     }
+}
+
+/// Of the lanes that have not ended, by warps, those that a barrier waits for: a warpgroup's
+/// barrier concerns its own warps alone.
+fn live_at(live: &[u32], place: usize) -> Cow<'_, [u32]> {
+    let Some(warpgroup) = place.checked_sub(N_BARRIERS) else {
+        return Cow::Borrowed(live);
+    };
+    let is_member = |warp: usize| warp / WARPS_OF_WARPGROUP == warpgroup;
+    let warps = live.iter().enumerate();
+    warps
+        .map(|(warp, &live)| if is_member(warp) { live } else { 0 })
+        .collect()
 }
 
 /// What a thread executes, if that is about the barrier of the cluster.

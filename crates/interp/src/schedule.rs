@@ -2,7 +2,7 @@
 
 use ptxjit_device::Site;
 use ptxjit_device::tcgen05::TensorMemory;
-use ptxjit_ir::{Function, SrcLoc};
+use ptxjit_ir::{Function, SrcLoc, WARPS_OF_WARPGROUP};
 
 use crate::barrier::Barrier;
 use crate::choose::Schedule;
@@ -49,7 +49,8 @@ pub(crate) enum AtCluster {
     Passed,
 }
 
-const N_BARRIERS: usize = 16;
+/// Barriers that a program names; those of the warpgroups come behind them.
+pub(crate) const N_BARRIERS: usize = 16;
 const WARP: u32 = 32;
 /// Instructions between two questions whether the launch is cancelled.
 const POLL_INTERVAL: u64 = 1 << 14;
@@ -90,7 +91,8 @@ impl<'p> Cta<'p> {
             Schedule::Deterministic => Groups::default(),
             _ => Groups::of_warps(n_threads),
         };
-        let barriers = vec![Barrier::default(); N_BARRIERS];
+        let n_warpgroups = (n_warps as usize).div_ceil(WARPS_OF_WARPGROUP);
+        let barriers = vec![Barrier::default(); N_BARRIERS + n_warpgroups];
         let mut cta = Cta {
             env,
             threads,

@@ -62,7 +62,7 @@ pub use mma::{
 };
 pub use ops::{
     AtomicOp, BarrierOp, Builtin, CompareOp, Effect, FloatBinaryOp, FloatCompareOp, FloatUnaryOp,
-    IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, WarpOp,
+    IntBinaryOp, IntTernaryOp, IntUnaryOp, ResizeOp, WARPS_OF_WARPGROUP, WarpOp,
 };
 pub use program::{
     CTA_SHIFT, Counted, Counters, KernelAttrs, KernelParam, MAX_CLUSTER, MAX_LOCAL_BYTES,

@@ -303,7 +303,7 @@ ops! {
         Xor = "xor";
     }
 
-    /// Barriers of a CTA, and the one of a cluster, whose operand is always 0.
+    /// Barriers of a CTA, the one of a cluster and those of warpgroups, whose operand is always 0.
     pub enum BarrierOp {
         /// `barrier.sync`: arrive and wait.
         Sync = "sync";
@@ -319,6 +319,10 @@ ops! {
         ClusterArrive = "cluster.arrive";
         /// `barrier.cluster.wait`: wait for the phase in which the thread has arrived.
         ClusterWait = "cluster.wait";
+        /// `wgmma.wait_group`: arrive and wait for the other warps of the warpgroup. Each warp
+        /// computes its part of a product by itself when it is issued, and a thread that has waited
+        /// may count on the parts of all. Orders no accesses of different threads.
+        Warpgroup = "warpgroup";
     }
 
     /// Device runtime functions that PTX calls by name.
@@ -335,6 +339,9 @@ ops! {
         SetConditional = "cudaGraphSetConditional";
     }
 }
+
+/// Warps of a warpgroup. PTX ISA, "Warpgroup".
+pub const WARPS_OF_WARPGROUP: usize = 4;
 
 impl BarrierOp {
     /// Whether it is about the barrier of the cluster.

@@ -158,7 +158,7 @@ pub const TABLE: &[InstDesc] = &[
         .with(&[Mod::CommitGroup, Mod::Sync])
         .optional(&[&[Mod::Aligned]])
         .gates(DENSE),
-    inst("wgmma", &[imm(0, i64::MAX)], mark)
+    inst("wgmma", &[imm(0, i64::MAX)], wgmma_product::wait)
         .effect()
         .with(&[Mod::WaitGroup, Mod::Sync])
         .optional(&[&[Mod::Aligned]])

@@ -3,9 +3,10 @@
 //! bytes.
 //!
 //! "Asynchronous" permits doing it when it is issued: until `wgmma.wait_group` no thread may touch
-//! what it reads or writes.
+//! what it reads or writes. A thread that has waited may, and may tell other threads that they may,
+//! since the product of the whole warpgroup is complete: so its warps wait for each other there.
 
-use ptxjit_ir::{InstData, IntBinaryOp, MarkOp, Space, SpecialReg, Type, Value};
+use ptxjit_ir::{BarrierOp, InstData, IntBinaryOp, MarkOp, Space, SpecialReg, Type, Value};
 use smallvec::SmallVec;
 
 use crate::ast::OperandKind;
@@ -243,6 +244,20 @@ pub(super) fn product<'m>(
     }
     t.mark(MarkOp::ProductEnd, &[]);
     t.dst_elems(inst, 0, &d)
+}
+
+/// `wgmma.wait_group`: however many groups may stay pending, a warp has computed its own part of
+/// all, and waits for the other warps alone.
+pub(super) fn wait<'m>(t: &mut Translator<'m>, _: &Inst<'m>) -> Result<(), Diagnostic> {
+    let id = t.iconst(Type::B32, 0);
+    t.ins_void(InstData::Barrier {
+        op: BarrierOp::Warpgroup,
+        aligned: true,
+        id,
+        count: None,
+        pred: None,
+    });
+    Ok(())
 }
 
 /// Whether instructions on such elements say how A and B are stored.

@@ -195,7 +195,8 @@ impl Code<'_> {
             BarrierOp::Sync
             | BarrierOp::Arrive
             | BarrierOp::ClusterArrive
-            | BarrierOp::ClusterWait => None,
+            | BarrierOp::ClusterWait
+            | BarrierOp::Warpgroup => None,
             BarrierOp::RedPopc => Some(Type::B32),
             BarrierOp::RedAnd | BarrierOp::RedOr => Some(Type::B1),
         };

@@ -350,9 +350,11 @@ fn barrier(func: &Function, inst: Inst) -> Result<(), String> {
         expect(func, *count, Type::B32)?;
     }
     let result: &[Type] = match op {
-        BarrierOp::Sync | BarrierOp::Arrive | BarrierOp::ClusterArrive | BarrierOp::ClusterWait => {
-            &[]
-        }
+        BarrierOp::Sync
+        | BarrierOp::Arrive
+        | BarrierOp::ClusterArrive
+        | BarrierOp::ClusterWait
+        | BarrierOp::Warpgroup => &[],
         BarrierOp::RedPopc => &[Type::B32],
         BarrierOp::RedAnd | BarrierOp::RedOr => &[Type::B1],
     };

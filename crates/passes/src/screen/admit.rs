@@ -72,6 +72,11 @@ pub(super) fn unsure(func: &Function, wanted: Wanted) -> FxHashSet<Inst> {
     })
 }
 
+/// Whether an instruction separates intervals of a CTA.
+pub(super) fn is_barrier(inst: &InstData) -> bool {
+    matches!(inst, InstData::Barrier { op, .. } if *op != BarrierOp::Warpgroup)
+}
+
 /// Whether the launch must have whole warps.
 pub(super) fn needs_whole_warps(func: &Function, wanted: Wanted) -> bool {
     let is_warp = |inst: &InstData| matches!(inst, InstData::Warp { .. });
@@ -132,6 +137,10 @@ fn admits_inst(inst: &InstData, atomics: &mut Option<AtomicFmt>) -> Result<(), &
         InstData::Sreg {
             sreg: SpecialReg::SmId | SpecialReg::NsmId,
         } => Err("it asks for the multiprocessor"),
+        InstData::Barrier {
+            op: BarrierOp::Warpgroup,
+            ..
+        } => Ok(()),
         InstData::Barrier { op, count, .. } => match (op, count) {
             (BarrierOp::Sync | BarrierOp::RedPopc | BarrierOp::RedAnd | BarrierOp::RedOr, None) => {
                 Ok(())

@@ -1,12 +1,12 @@
 //! Adds accesses to the tables to a program, and what they are compared with.
 
 use ptxjit_ir::{
-    Block, BlockCall, BlockData, CompareOp, Function, Inst, InstData, KernelParam, Program,
-    SpecialReg, StackSlot, StackSlotData, Terminator, Type, Value,
+    Block, BlockCall, BlockData, CompareOp, Function, Inst, KernelParam, Program, SpecialReg,
+    StackSlot, StackSlotData, Terminator, Type, Value,
 };
 
 use super::access::{self, Access, Facts};
-use super::admit::Wanted;
+use super::admit::{Wanted, is_barrier};
 use super::emit::Emit;
 use super::loads::{self, Kept};
 use super::locals::Locals;
@@ -134,10 +134,6 @@ fn barriers(func: &Function) -> Option<u32> {
         count += n;
     }
     Some(count)
-}
-
-fn is_barrier(inst: &InstData) -> bool {
-    matches!(inst, InstData::Barrier { .. })
 }
 
 /// Values that all of the code uses; they are computed at the entry.

@@ -5,14 +5,36 @@
 //! last warp too. Without a count a barrier waits for every warp that has not ended. A completed
 //! barrier resets before its waiters run, so the same id can be used again at once. See "Parallel
 //! Synchronization and Communication Instructions: bar, barrier" in the PTX ISA.
+//!
+//! The warps of a warpgroup wait for each other at a barrier of their own, of which the other warps
+//! are no part.
 
-use ptxjit_ir::BarrierOp;
+use ptxjit_ir::{BarrierOp, WARPS_OF_WARPGROUP};
 
-/// Number of barriers of a CTA.
-pub(crate) const N_BARRIERS: usize = 16;
+/// Number of barriers of a CTA that programs name.
+pub(crate) const N_NAMED: usize = 16;
 
 /// Most warps that a CTA can have.
 pub(crate) const MAX_WARPS: usize = 32;
+
+/// Number of barriers of a CTA: those that programs name, then one of each warpgroup.
+pub(crate) const N_BARRIERS: usize = N_NAMED + MAX_WARPS / WARPS_OF_WARPGROUP;
+
+/// The barrier of a warp's warpgroup.
+pub(crate) fn of_warpgroup(warp: usize) -> usize {
+    N_NAMED + warp / WARPS_OF_WARPGROUP
+}
+
+/// Of the lanes that have not ended, those that a barrier waits for: all, or those of its
+/// warpgroup.
+pub(crate) fn live_at(id: usize, mut live: WarpMasks) -> WarpMasks {
+    if id >= N_NAMED {
+        let is_other = |&(warp, _): &(usize, &mut u32)| of_warpgroup(warp) != id;
+        let others = live.iter_mut().enumerate().filter(is_other);
+        others.for_each(|(_, live)| *live = 0);
+    }
+    live
+}
 
 /// Threads of a warp.
 const WARP: u32 = 32;
@@ -54,9 +76,11 @@ impl Barrier {
         }
         match op {
             BarrierOp::Arrive => self.arrived[warp] |= lanes,
-            BarrierOp::Sync | BarrierOp::RedPopc | BarrierOp::RedAnd | BarrierOp::RedOr => {
-                self.waiting[warp] |= lanes
-            }
+            BarrierOp::Sync
+            | BarrierOp::RedPopc
+            | BarrierOp::RedAnd
+            | BarrierOp::RedOr
+            | BarrierOp::Warpgroup => self.waiting[warp] |= lanes,
             BarrierOp::ClusterArrive | BarrierOp::ClusterWait => {
                 unreachable!("the cluster's barrier is none of the CTA's")
             }
@@ -178,6 +202,22 @@ mod tests {
         barrier.arrive(BarrierOp::Arrive, 0, ALL, 64);
         barrier.arrive(BarrierOp::Sync, 1, ALL, 64);
         assert_eq!(barrier.complete(&[0, ALL]).unwrap()[1], ALL);
+    }
+
+    #[test]
+    fn warpgroups_wait_for_their_own_warps() {
+        let mut live = [0; MAX_WARPS];
+        live[..6].copy_from_slice(&[ALL, 0, ALL, ALL, ALL, 0x3]);
+        let id = of_warpgroup(3);
+        assert_eq!((id, of_warpgroup(4)), (N_NAMED, N_NAMED + 1));
+        let mut barrier = Barrier::default();
+        for warp in [3, 0] {
+            barrier.arrive(BarrierOp::Warpgroup, warp, ALL, 0);
+            assert_eq!(barrier.complete(&live_at(id, live)[..6]), None);
+        }
+        barrier.arrive(BarrierOp::Warpgroup, 2, ALL, 0);
+        let released = barrier.complete(&live_at(id, live)[..6]).unwrap();
+        assert_eq!(&released[..6], &[ALL, 0, ALL, ALL, 0, 0]);
     }
 
     #[test]

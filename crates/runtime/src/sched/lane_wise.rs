@@ -3,7 +3,7 @@
 use ptxjit_abi::{LaneState, Operand, ResumeKind, ResumePoint};
 use ptxjit_ir::BarrierOp;
 
-use super::barrier::{MAX_WARPS, N_BARRIERS, WarpMasks};
+use super::barrier::{self, MAX_WARPS, N_BARRIERS, N_NAMED, WarpMasks};
 use super::cta::{Cta, Phase};
 use super::lanes::Lanes;
 use super::{Progress, Runner, barrier_operands, point_number, report};
@@ -216,6 +216,13 @@ impl Runner<'_> {
                         op: BarrierOp::ClusterWait,
                         ..
                     } => self.lanes_at_cluster(cta, point, warp, group)?,
+                    ResumeKind::Barrier {
+                        op: BarrierOp::Warpgroup,
+                        ..
+                    } => {
+                        let id = barrier::of_warpgroup(warp);
+                        cta.lanes.arrive(id, BarrierOp::Warpgroup, (warp, group), 0);
+                    }
                     ResumeKind::Barrier { op, .. } => self.arrive(cta, op, point, warp, group)?,
                 }
                 progress |= point.kind != ResumeKind::Yield;
@@ -282,7 +289,7 @@ impl Runner<'_> {
             let thread = warp as u32 * 32 + lowest;
             let read = |operand| cta.layout.read(cta.slots.slice(), thread, operand);
             let (id, count) = (read(id), read(count) as u32);
-            if id >= N_BARRIERS as u64 {
+            if id >= N_NAMED as u64 {
                 return Err(report::of_thread(
                     self.grid,
                     cta,
@@ -291,13 +298,12 @@ impl Runner<'_> {
                     TrapCause::BadBarrier { id },
                 ));
             }
-            let barrier = &mut cta.lanes.barriers[id as usize];
+            let barrier = &cta.lanes.barriers[id as usize];
             if let Some(why) = barrier.conflict(count, cta.lanes.n_warps) {
                 let cause = TrapCause::BadBarrierCount { id, why };
                 return Err(report::of_thread(self.grid, cta, thread, point.loc, cause));
             }
-            barrier.arrive(op, warp, bits, count);
-            cta.lanes.active_barriers |= 1 << id;
+            cta.lanes.arrive(id as usize, op, (warp, bits), count);
         }
         if op == BarrierOp::Arrive {
             cta.lanes.ready[warp] |= group;
@@ -322,8 +328,8 @@ impl Runner<'_> {
     fn complete_barrier(&mut self, cta: &mut Cta, id: usize) {
         let n_warps = cta.lanes.n_warps;
         loop {
-            let Lanes { barriers, live, .. } = &mut *cta.lanes;
-            let Some(released) = barriers[id].complete(&live[..n_warps]) else {
+            let live = barrier::live_at(id, cta.lanes.live);
+            let Some(released) = cta.lanes.barriers[id].complete(&live[..n_warps]) else {
                 break;
             };
             self.reduce(cta, &released);
@@ -377,7 +383,8 @@ impl Runner<'_> {
                         BarrierOp::Sync
                         | BarrierOp::Arrive
                         | BarrierOp::ClusterArrive
-                        | BarrierOp::ClusterWait,
+                        | BarrierOp::ClusterWait
+                        | BarrierOp::Warpgroup,
                     ..
                 }
                 | ResumeKind::Ready

@@ -1,6 +1,8 @@
 //! The lane-wise state of a CTA: which lanes can run, which wait, and for what. Masks are kept per
 //! warp.
 
+use ptxjit_ir::BarrierOp;
+
 use crate::sched::barrier::{Barrier, MAX_WARPS, N_BARRIERS, WarpMasks};
 use crate::sched::cta::low_bits;
 
@@ -21,7 +23,7 @@ pub(crate) struct Lanes {
     /// Barriers.
     pub(crate) barriers: [Barrier; N_BARRIERS],
     /// Barriers that are not idle.
-    pub(crate) active_barriers: u16,
+    pub(crate) active_barriers: u32,
     /// Warps of the CTA.
     pub(crate) n_warps: usize,
 }
@@ -48,6 +50,13 @@ impl Lanes {
             }
         }
         self.active_barriers = 0;
+    }
+
+    /// Lanes of a warp execute an instruction on a barrier.
+    pub(crate) fn arrive(&mut self, id: usize, op: BarrierOp, at: (usize, u32), count: u32) {
+        let (warp, lanes) = at;
+        self.barriers[id].arrive(op, warp, lanes, count);
+        self.active_barriers |= 1 << id;
     }
 
     /// Whether every live lane is ready and nothing else is going on.

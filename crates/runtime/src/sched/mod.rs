@@ -219,9 +219,11 @@ fn point_number(state: u16) -> usize {
 fn barrier_operands(op: BarrierOp, point: &ResumePoint) -> (Operand, Operand, Option<Operand>) {
     let id = point.operands.first().copied().unwrap_or(Operand::Const(0));
     let (count, pred) = match op {
-        BarrierOp::Sync | BarrierOp::Arrive | BarrierOp::ClusterArrive | BarrierOp::ClusterWait => {
-            (point.operands.get(1), None)
-        }
+        BarrierOp::Sync
+        | BarrierOp::Arrive
+        | BarrierOp::ClusterArrive
+        | BarrierOp::ClusterWait
+        | BarrierOp::Warpgroup => (point.operands.get(1), None),
         BarrierOp::RedPopc | BarrierOp::RedAnd | BarrierOp::RedOr => {
             let pred = point.operands.last().copied();
             (
@@ -248,7 +250,7 @@ pub(crate) enum Shortcut {
     StripMine,
     /// They may all go on, and have yielded.
     Yield,
-    /// A barrier of all threads; they may all go on.
+    /// A barrier of all threads, or of each warpgroup; they may all go on.
     Barrier,
     /// A barrier whose count is that of the whole CTA: as long as no thread has ended they may all
     /// go on.
@@ -332,6 +334,10 @@ fn shortcut(point: &ResumePoint, n_warps: u32) -> Shortcut {
             op: BarrierOp::Arrive,
             ..
         } => return Shortcut::None,
+        ResumeKind::Barrier {
+            op: BarrierOp::Warpgroup,
+            ..
+        } => return Shortcut::Barrier,
         ResumeKind::Barrier { op, .. } => op,
     };
     match barrier_operands(op, point) {

@@ -1,10 +1,11 @@
 //! Turns what stopped a CTA into an error that names the kernel, the CTA, the threads and the PTX
 //! statement.
 
+use ptxjit_abi::warp_ops::WARP;
 use ptxjit_abi::{FaultKind, LaneState, Operand, ResumeKind, ResumePoint};
 use ptxjit_ir::{BarrierOp, SrcLoc};
 
-use super::barrier::{N_BARRIERS, WarpMasks};
+use super::barrier::{self, N_NAMED, WarpMasks};
 use super::cluster::Cluster;
 use super::cta::{Cta, Phase};
 use super::lane_wise::{live_lanes, threads};
@@ -196,8 +197,17 @@ fn waits_for(cta: &Cta, thread: u32, point: &ResumePoint) -> String {
             "a point that it may leave".into()
         }
         ResumeKind::Barrier { op, .. } if op.is_cluster() => CLUSTER_WAIT.into(),
+        ResumeKind::Barrier {
+            op: BarrierOp::Warpgroup,
+            ..
+        } => {
+            let id = barrier::of_warpgroup(thread as usize / WARP);
+            let live = barrier::live_at(id, cta.lanes.live);
+            let (expected, here) = cta.lanes.barriers[id].progress(&live[..cta.lanes.n_warps]);
+            format!("`wgmma.wait_group` ({here} of {expected} threads of the warpgroup have come)")
+        }
         ResumeKind::Barrier { op, aligned } => {
-            let id = read(barrier_operands(op, point).0) as usize % N_BARRIERS;
+            let id = read(barrier_operands(op, point).0) as usize % N_NAMED;
             let name = barrier_name(op, aligned);
             let (expected, here) =
                 cta.lanes.barriers[id].progress(&cta.lanes.live[..cta.lanes.n_warps]);

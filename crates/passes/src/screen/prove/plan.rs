@@ -13,6 +13,7 @@ use crate::analysis::cfg::{self, Cfg};
 use crate::analysis::dominators::{self, DomTree};
 use crate::analysis::loops::{self, Loop, LoopForest};
 use crate::screen::access::{Access, Kind};
+use crate::screen::admit;
 use crate::screen::marks;
 
 /// What a walk needs to know of a program, whatever the launch.
@@ -65,7 +66,7 @@ impl Plan {
             for &inst in &func.blocks[block].insts {
                 plan.blocks[inst] = block.into();
                 let data = &func.insts[inst].data;
-                let is_barrier = matches!(data, InstData::Barrier { .. }) || is_of_groups(data);
+                let is_barrier = admit::is_barrier(data) || is_of_groups(data);
                 let fills = Access::of(func, data)
                     .is_some_and(|it| it.space == Space::Shared && it.kind == Kind::Store);
                 for id in plan.forest.around(block) {
@@ -164,10 +165,9 @@ fn needed(func: &Function, cfg: &Cfg, unsure: &FxHashSet<Inst>) -> SecondaryMap<
             } else if let InstData::Load { addr, .. } = data {
                 needed[inst] = true;
                 work.push(*addr);
-            } else if matches!(
-                data,
-                InstData::Barrier { .. } | InstData::Store { .. } | InstData::Atomic { .. }
-            ) || is_of_groups(data)
+            } else if admit::is_barrier(data)
+                || matches!(data, InstData::Store { .. } | InstData::Atomic { .. })
+                || is_of_groups(data)
                 || unsure.contains(&inst)
             {
                 needed[inst] = true;

@@ -26,6 +26,7 @@ use super::tables::Tables;
 use super::{Facts, Unproven};
 use crate::analysis::loops::Loop;
 use crate::screen::access::Access;
+use crate::screen::admit;
 use crate::screen::loads::Kept;
 
 /// Instructions that are followed for one launch: some milliseconds of work.
@@ -249,7 +250,10 @@ impl<'a> Walk<'a> {
             return self.access(inst, access, region);
         }
         match node.data {
-            InstData::Barrier { .. } => self.barrier()?,
+            ref barrier if admit::is_barrier(barrier) => self.barrier()?,
+            InstData::Barrier { .. } if self.plan.unsure.contains(&inst) => {
+                return Err(Unproven("threads may diverge before `wgmma.wait_group`"));
+            }
             InstData::Warp { op, ref args, .. } => self.warp((inst, op, args), region)?,
             InstData::Device { ref op, ref args } => self.device(op, args, region)?,
             _ => {}
