@@ -2,7 +2,7 @@
 
 use ptxjit_ir::{InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Type, Value};
 
-use super::{Ctx, Found, logic};
+use super::{Ctx, Found, known, logic};
 use crate::transform::gvn::is_commutative;
 
 /// Rules for one operand.
@@ -370,6 +370,21 @@ fn divide(ctx: &mut Ctx, op: IntBinaryOp, ty: Type, a: Value, c: u64) -> Option<
     Some(Found::Inst(inst(IntBinaryOp::Ushr, ty, a, count)))
 }
 
+/// The operand of an operation that alone decides its bits from `bit` on: the other one has none
+/// there, and no carry reaches them.
+fn above(ctx: &Ctx, op: IntBinaryOp, [x, y]: [Value; 2], bit: u64) -> Option<Value> {
+    if !matches!(op, IntBinaryOp::Add | IntBinaryOp::Or | IntBinaryOp::Xor) {
+        return None;
+    }
+    let (in_x, in_y) = (known::possible(ctx, x), known::possible(ctx, y));
+    match op == IntBinaryOp::Add && in_x & in_y != 0 {
+        true => None,
+        false if in_x >> bit == 0 => Some(y),
+        false if in_y >> bit == 0 => Some(x),
+        false => None,
+    }
+}
+
 fn shift(ctx: &mut Ctx, op: IntBinaryOp, ty: Type, a: Value, c: u64) -> Option<Found> {
     if c == 0 {
         return Some(Found::Value(a));
@@ -393,6 +408,12 @@ fn shift(ctx: &mut Ctx, op: IntBinaryOp, ty: Type, a: Value, c: u64) -> Option<F
     else {
         return None;
     };
+    if op == IntBinaryOp::Ushr
+        && let Some(high) = above(ctx, inner, [x, k], c)
+    {
+        let count = ctx.constant(Type::B32, c);
+        return Some(Found::Inst(inst(op, ty, high, count)));
+    }
     let k = ctx.as_const(k)?;
     match (op, inner) {
         (IntBinaryOp::Shl, IntBinaryOp::Shl)

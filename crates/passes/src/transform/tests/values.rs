@@ -289,6 +289,38 @@ fn a_sum_has_one_bit_more_than_its_parts() {
     assert!(!crate::testing::text::text(&masked(0x1ff)).contains("and.b32"));
 }
 
+/// As fields of matrix descriptors are read that a constant was added to.
+#[test]
+fn high_bits_of_a_sum_without_a_carry_are_those_of_one_operand() {
+    let high_of = |op: IntBinaryOp, constant: u64, mask: u64| {
+        simplified(&[B32], B64, move |b, params| {
+            let mask = b.iconst(B32, mask);
+            let low = b.int(IntBinaryOp::And, params[0], mask);
+            let wide = resize(b, ResizeOp::Uext, B64, low);
+            let constant = b.iconst(B64, constant);
+            let sum = b.int(op, wide, constant);
+            let count = b.iconst(B32, 16);
+            b.int(IntBinaryOp::Ushr, sum, count)
+        })
+    };
+    for (op, constant) in [
+        (IntBinaryOp::Or, 0x4000_0040_0000_0000),
+        (IntBinaryOp::Or, 0x4000_0040_0000_ffff),
+        (IntBinaryOp::Add, 0x4000_0040_0000_c000),
+    ] {
+        let text = crate::testing::text::text(&high_of(op, constant, 0x3fff));
+        assert!(text.ends_with("const.b64 0x400000400000\nret v1"), "{text}");
+    }
+    // The low operand has a bit as high as the count, or the sum may carry.
+    for (op, constant, mask) in [
+        (IntBinaryOp::Or, 0x4000_0000, 0x1_ffff),
+        (IntBinaryOp::Add, 0x4000_ffff, 0x3fff),
+    ] {
+        let text = crate::testing::text::text(&high_of(op, constant, mask));
+        assert!(text.contains("and.b32"), "{text}");
+    }
+}
+
 #[test]
 fn a_predicate_made_number_made_predicate_is_the_predicate() {
     let func = simplified(&[B1], B1, |b, params| {
