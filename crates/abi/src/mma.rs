@@ -22,11 +22,12 @@ mod tiles;
 use ptxjit_ir::{FragmentLayout, InstData, Mma, Round, Type, WarpOp, eval};
 
 use self::factors::Factors;
-use self::operands::{Decoded, Factor, MAX_WORDS, Side, decode};
+use self::further::Pair;
+use self::operands::{Decode, Decoded, Factor, MAX_WORDS, Side};
 #[cfg(target_arch = "x86_64")]
 use self::steps::Avx2;
 use self::steps::{Plain, Steps};
-use self::sums::{Pass, Sums};
+use self::sums::Sums;
 use crate::float_env::with_default_rounding;
 use crate::warp_ops::{Lanes, WARP};
 
@@ -254,19 +255,11 @@ const COLUMNS: usize = 8;
 fn by_rows(mma: &Mma, fragments: &mut Fragments<'_>) -> bool {
     #[cfg(target_arch = "x86_64")]
     if let Some(steps) = Avx2::detect() {
-        // SAFETY: the processor has these instructions.
-        return unsafe { by_vectors(mma, fragments, &steps) };
+        return rows_by(mma, fragments, &steps);
     }
     rows_by(mma, fragments, &Plain)
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn by_vectors(mma: &Mma, fragments: &mut Fragments<'_>, steps: &Avx2) -> bool {
-    rows_by(mma, fragments, steps)
-}
-
-#[inline(always)]
 fn rows_by(mma: &Mma, fragments: &mut Fragments<'_>, steps: &impl Steps) -> bool {
     // SAFETY: the registers of each fragment lie side by side, and no fragment is another's.
     let (a, b, sums) = unsafe {
@@ -290,8 +283,13 @@ fn rows_by(mma: &Mma, fragments: &mut Fragments<'_>, steps: &impl Steps) -> bool
     // A cached factor is one of any product, and metadata and block factors belong to one.
     if mma.further_registers() != 0 {
         let mut factors = Factors::take();
-        decode(mma, Side::A, a, &mut factors.a, steps);
-        decode(mma, Side::B, b, &mut factors.b, steps);
+        for (side, registers, out) in [
+            (Side::A, a, &mut factors.a[..]),
+            (Side::B, b, &mut factors.b[..]),
+        ] {
+            let factors = core::iter::once((registers, out));
+            steps.compiled(Decode { mma, side, factors });
+        }
         let Factors { a, b, complete } = &mut *factors;
         let further = &fragments.further[..mma.further_registers()];
         let mut is_done = complete.set_a(mma, a, further);
@@ -304,7 +302,7 @@ fn rows_by(mma: &Mma, fragments: &mut Fragments<'_>, steps: &impl Steps) -> bool
     }
     let a = fragments.decoded_a.get(mma, Side::A, a, steps);
     let b = fragments.decoded_b.get(mma, Side::B, b, steps);
-    sums::add(mma, &[Pass { a, b: [b] }], [sums], steps);
+    sums::add_pair_of(mma, Pair::Dense(a, b), sums, steps);
     true
 }
 

@@ -5,7 +5,7 @@ use ptxjit_ir::Mma;
 use super::operands::column_slot;
 #[cfg(target_arch = "x86_64")]
 use super::steps::Avx2;
-use super::steps::{Plain, Steps};
+use super::steps::{Plain, Steps, Work};
 use super::{COLUMNS, Fragments, ROWS, Words};
 use crate::warp_ops::WARP;
 
@@ -71,40 +71,44 @@ const fn place_of_sum(lane: usize, register: usize) -> [usize; 2] {
 }
 
 fn add(a: &[[f64; MAX_K]], b: &[Row], sums: &mut [Row]) {
+    let work = Add { a, b, sums };
     #[cfg(target_arch = "x86_64")]
     if let Some(steps) = Avx2::detect() {
-        // SAFETY: the processor has these instructions.
-        return unsafe { add_vectors(a, b, sums, &steps) };
+        return steps.compiled(work);
     }
-    add_by(a, b, sums, &Plain);
+    Plain.compiled(work);
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn add_vectors(a: &[[f64; MAX_K]], b: &[Row], sums: &mut [Row], steps: &Avx2) {
-    add_by(a, b, sums, steps);
+struct Add<'a> {
+    a: &'a [[f64; MAX_K]],
+    b: &'a [Row],
+    sums: &'a mut [Row],
 }
 
-/// Four rows of sums at a time.
-#[inline(always)]
-fn add_by(a: &[[f64; MAX_K]], b: &[Row], sums: &mut [Row], steps: &impl Steps) {
-    let strips = a.as_chunks::<4>().0.iter().zip(sums.as_chunks_mut::<4>().0);
-    for (a, rows) in strips {
-        let mut sums = [[steps.wide_splat(0.0); 2]; 4];
-        for (sums, row) in sums.iter_mut().zip(&*rows) {
-            *sums = steps.wide_load(row);
-        }
-        for (k, row) in b.iter().enumerate() {
-            let columns = steps.wide_load(row);
-            for (a, sums) in a.iter().zip(&mut sums) {
-                let a = steps.wide_splat(a[k]);
-                for (sum, column) in sums.iter_mut().zip(columns) {
-                    *sum = steps.wide_add(a, column, *sum);
+impl Work for Add<'_> {
+    type Output = ();
+
+    /// Four rows of sums at a time.
+    #[inline(always)]
+    fn run(self, steps: &impl Steps) {
+        let rows = self.sums.as_chunks_mut::<4>().0;
+        for (a, rows) in self.a.as_chunks::<4>().0.iter().zip(rows) {
+            let mut sums = [[steps.wide_splat(0.0); 2]; 4];
+            for (sums, row) in sums.iter_mut().zip(&*rows) {
+                *sums = steps.wide_load(row);
+            }
+            for (k, row) in self.b.iter().enumerate() {
+                let columns = steps.wide_load(row);
+                for (a, sums) in a.iter().zip(&mut sums) {
+                    let a = steps.wide_splat(a[k]);
+                    for (sum, column) in sums.iter_mut().zip(columns) {
+                        *sum = steps.wide_add(a, column, *sum);
+                    }
                 }
             }
-        }
-        for (row, sums) in rows.iter_mut().zip(sums) {
-            *row = steps.wide_columns(sums);
+            for (row, sums) in rows.iter_mut().zip(sums) {
+                *row = steps.wide_columns(sums);
+            }
         }
     }
 }

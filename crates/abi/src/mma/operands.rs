@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use ptxjit_ir::{FragmentLayout, MatrixFmt, Mma, SumFmt, eval};
 
-use super::steps::Steps;
+use super::steps::{Steps, Work};
 use super::{COLUMNS, Offsets, ROWS, Words};
 
 /// Words along K at most of a product without metadata and factors: 32 bytes of floats, or 64
@@ -69,7 +69,6 @@ impl<'a> Decoded<'a> {
     }
 
     /// The words of the factor.
-    #[inline(always)]
     pub(super) fn get(
         &mut self,
         mma: &Mma,
@@ -79,7 +78,12 @@ impl<'a> Decoded<'a> {
     ) -> &[u32] {
         let wanted = tag(mma, side);
         if *self.tag != wanted {
-            decode(mma, side, registers, self.words, steps);
+            let out = &mut *self.words;
+            steps.compiled(Decode {
+                mma,
+                side,
+                factors: core::iter::once((registers, out)),
+            });
             *self.tag = wanted;
         }
         self.words
@@ -112,23 +116,23 @@ pub(super) const fn column_slot(column: usize) -> usize {
     column / 2 + column % 2 * (COLUMNS / 2)
 }
 
-/// Elements along K that a word holds.
-fn per_word(mma: &Mma) -> usize {
+/// log2 of the elements along K that a word holds.
+fn log_per_word(mma: &Mma) -> usize {
     match (mma.a, mma.c) {
-        (MatrixFmt::B1, _) => 32,
-        (_, SumFmt::S32) => 2,
-        (_, SumFmt::F16 | SumFmt::F32 | SumFmt::F64) => 1,
+        (MatrixFmt::B1, _) => 5,
+        (_, SumFmt::S32) => 1,
+        (_, SumFmt::F16 | SumFmt::F32 | SumFmt::F64) => 0,
     }
 }
 
 /// Words along K.
 pub(super) fn words_along_k(mma: &Mma) -> usize {
-    mma.k / per_word(mma)
+    mma.k >> log_per_word(mma)
 }
 
 /// Words along K that are stored of A.
 pub(super) fn stored_along_k(mma: &Mma) -> usize {
-    mma.stored_k() / per_word(mma)
+    mma.stored_k() >> log_per_word(mma)
 }
 
 /// Which of the two factors.
@@ -165,15 +169,26 @@ impl<'a> Factor<'a> {
     }
 }
 
-/// Decodes one of the factors into `out`.
+/// Decodes factors of products of a form, each into its own words.
+pub(super) struct Decode<'a, F> {
+    pub(super) mma: &'a Mma,
+    pub(super) side: Side,
+    pub(super) factors: F,
+}
+
+impl<'f, F: Iterator<Item = (Factor<'f>, &'f mut [u32])>> Work for Decode<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, steps: &impl Steps) {
+        for (registers, out) in self.factors {
+            decode(self.mma, self.side, registers, out, steps);
+        }
+    }
+}
+
 #[inline(always)]
-pub(super) fn decode(
-    mma: &Mma,
-    side: Side,
-    registers: Factor<'_>,
-    out: &mut [u32],
-    steps: &impl Steps,
-) {
+fn decode(mma: &Mma, side: Side, registers: Factor<'_>, out: &mut [u32], steps: &impl Steps) {
     let fmt = match side {
         Side::A => mma.a,
         Side::B => mma.b,

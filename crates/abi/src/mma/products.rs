@@ -8,12 +8,13 @@ use ptxjit_ir::{Mma, WarpOp};
 use serde::{Deserialize, Serialize};
 
 use super::factors::Factors;
-use super::operands::{Factor, Side, decode, stored_along_k, words_along_k};
+use super::further::Complete;
+use super::operands::{Decode, Factor, Side, stored_along_k, words_along_k};
 #[cfg(target_arch = "x86_64")]
 use super::steps::Avx2;
 use super::steps::{Plain, Steps};
-use super::sums::{self, Pass, Sums};
-use super::tiles::{self, MOST_ALONG_K, Tile};
+use super::sums::{self, Kind, Multiply, Pass, Sums};
+use super::tiles::{self, MOST_ALONG_K, MOST_COLUMNS, Tile};
 use super::{COLUMNS, Method, Words, compute};
 use crate::float_env::with_default_rounding;
 use crate::warp_ops::{Lanes, WARP};
@@ -22,11 +23,11 @@ use crate::warp_ops::{Lanes, WARP};
 pub const MOST_REGISTERS: usize = 8;
 /// No form has more registers behind those of C.
 pub const MOST_FURTHER: usize = 3;
-/// Factors decoded at a time: those of two steps along K for 64 by 64 sums of a warp or 16 by 128
-/// ones. Of halves they take half of a first-level cache of 32 KiB.
-pub const MOST_A: usize = 8;
+/// Factors that products of one call have: those of four steps along K for 64 by 64 sums of a warp.
+/// Of halves, decoded ones take half of a first-level cache of 32 KiB.
+pub const MOST_A: usize = 16;
 /// As [`MOST_A`], for B.
-pub const MOST_B: usize = 16;
+pub const MOST_B: usize = 32;
 
 /// Where the registers of a matrix are, in bytes from the frame's start. Those that the form does
 /// not have are zero.
@@ -41,6 +42,41 @@ pub struct Products {
     pub b: Vec<Offsets>,
     pub products: Vec<Product>,
     tiles: Vec<Tile>,
+    sizes: Sizes,
+}
+
+/// How large the factors of a form are.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Sizes {
+    a_registers: usize,
+    b_registers: usize,
+    /// Words of a decoded one.
+    a_words: usize,
+    b_words: usize,
+}
+
+impl Sizes {
+    fn of(mma: &Mma) -> Sizes {
+        Sizes {
+            a_registers: mma.a_registers(),
+            b_registers: mma.b_registers(),
+            a_words: mma.m * stored_along_k(mma),
+            // Eight rows of B are written at a time.
+            b_words: COLUMNS * words_along_k(mma).max(8),
+        }
+    }
+
+    /// One of the decoded A.
+    #[inline(always)]
+    fn a_of<'a>(&self, a: &'a [u32], n: usize) -> &'a [u32] {
+        &a[n * self.a_words..][..self.a_words]
+    }
+
+    /// One of the decoded B.
+    #[inline(always)]
+    fn b_of<'a>(&self, b: &'a [u32], n: usize) -> &'a [u32] {
+        &b[n * self.b_words..][..self.b_words]
+    }
 }
 
 impl Products {
@@ -53,6 +89,7 @@ impl Products {
             b,
             products,
             tiles,
+            sizes: Sizes::of(&mma),
         }
     }
 }
@@ -164,80 +201,121 @@ fn by_rows(products: &Products, frame: &Frame) {
 fn by_any_rows(products: &Products, frame: &Frame, factors: &mut Factors) {
     #[cfg(target_arch = "x86_64")]
     if let Some(steps) = Avx2::detect() {
-        // SAFETY: the processor has these instructions.
-        return unsafe { by_vectors(products, frame, factors, &steps) };
+        return rows_by(products, frame, factors, &steps);
     }
     rows_by(products, frame, factors, &Plain);
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn by_vectors(products: &Products, frame: &Frame, factors: &mut Factors, steps: &Avx2) {
-    rows_by(products, frame, factors, steps);
+fn rows_by(products: &Products, frame: &Frame, factors: &mut Factors, steps: &impl Steps) {
+    let (mma, sizes) = (&products.mma, &products.sizes);
+    let Factors { a, b, complete } = factors;
+    for (side, factors, registers, out, words) in [
+        (
+            Side::A,
+            &products.a,
+            sizes.a_registers,
+            &mut a[..],
+            sizes.a_words,
+        ),
+        (
+            Side::B,
+            &products.b,
+            sizes.b_registers,
+            &mut b[..],
+            sizes.b_words,
+        ),
+    ] {
+        let factors = factors.iter().map(|at| frame.factor(at, registers));
+        let factors = factors.zip(out.chunks_exact_mut(words));
+        steps.compiled(Decode { mma, side, factors });
+    }
+    if mma.further_registers() != 0 {
+        return one_by_one(products, frame, (a, b, complete), steps);
+    }
+    let tiles = Tiles {
+        products,
+        frame,
+        a,
+        b,
+    };
+    sums::multiply(mma, tiles, steps);
 }
 
-#[inline(always)]
-fn rows_by(products: &Products, frame: &Frame, factors: &mut Factors, steps: &impl Steps) {
-    let mma = &products.mma;
-    let a_words = mma.m * stored_along_k(mma);
-    // Eight rows of B are written at a time.
-    let b_words = COLUMNS * words_along_k(mma).max(8);
-    let Factors {
-        a: a_values,
-        b: b_values,
-        complete,
-    } = factors;
-    for (offsets, words) in products.a.iter().zip(a_values.chunks_exact_mut(a_words)) {
-        let registers = frame.factor(offsets, mma.a_registers());
-        decode(mma, Side::A, registers, words, steps);
-    }
-    for (offsets, words) in products.b.iter().zip(b_values.chunks_exact_mut(b_words)) {
-        let registers = frame.factor(offsets, mma.b_registers());
-        decode(mma, Side::B, registers, words, steps);
-    }
+/// Products with something behind C, each of which completes its factors.
+fn one_by_one(
+    products: &Products,
+    frame: &Frame,
+    (a, b, complete): (&[u32], &[u32], &mut Complete),
+    steps: &impl Steps,
+) {
+    let (mma, sizes) = (&products.mma, &products.sizes);
     // Products that follow each other often share A and what is behind C for it.
     let mut set = None;
     let behind_a = mma.further_registers() - usize::from(mma.scale.is_some());
     for tile in &products.tiles {
-        let first = &products.products[tile.first];
-        let a_of = |a: usize| &a_values[a * a_words..][..a_words];
-        let b_of = |b: usize| &b_values[b * b_words..][..b_words];
-        if mma.further_registers() != 0 {
-            let further = frame.further(first);
-            let further = &further[..mma.further_registers()];
-            let of_a = (first.a, &first.further[..behind_a]);
-            if set != Some(of_a) {
-                set = complete.set_a(mma, a_of(first.a), further).then_some(of_a);
-            }
-            match complete
-                .with_b(mma, b_of(first.b), further)
-                .filter(|_| set.is_some())
-            {
-                Some(pair) => sums::add_pair_of(mma, pair, frame.sums(first), steps),
-                None => one(products, first, u32::MAX, frame),
-            }
-            continue;
+        let product = &products.products[tile.columns[0]];
+        let further = frame.further(product);
+        let further = &further[..mma.further_registers()];
+        let of_a = (product.a, &product.further[..behind_a]);
+        if set != Some(of_a) {
+            let a = sizes.a_of(a, product.a);
+            set = complete.set_a(mma, a, further).then_some(of_a);
         }
-        let n = tile.factors.len();
-        if let Some(second) = tile.second {
-            let mut passes = [Pass::<2>::default(); MOST_ALONG_K];
-            for (pass, &(a, b)) in passes.iter_mut().zip(&tile.factors) {
-                *pass = Pass {
-                    a: a_of(a),
-                    b: [b_of(b[0]), b_of(b[1])],
-                };
-            }
-            let both = [frame.sums(first), frame.sums(&products.products[second])];
-            sums::add(mma, &passes[..n], both, steps);
-        } else {
-            let mut passes = [Pass::<1>::default(); MOST_ALONG_K];
-            for (pass, &(a, b)) in passes.iter_mut().zip(&tile.factors) {
-                *pass = Pass {
-                    a: a_of(a),
-                    b: [b_of(b[0])],
-                };
-            }
-            sums::add(mma, &passes[..n], [frame.sums(first)], steps);
+        match complete
+            .with_b(mma, sizes.b_of(b, product.b), further)
+            .filter(|_| set.is_some())
+        {
+            Some(pair) => sums::add_pair_of(mma, pair, frame.sums(product), steps),
+            None => one(products, product, u32::MAX, frame),
         }
+    }
+}
+
+/// The tiles of products, whose factors are decoded.
+struct Tiles<'a> {
+    products: &'a Products,
+    frame: &'a Frame,
+    a: &'a [u32],
+    b: &'a [u32],
+}
+
+impl Multiply for Tiles<'_> {
+    #[inline(always)]
+    fn run<const K: usize, const C: Kind, const D: Kind>(self, steps: &impl Steps) {
+        for tile in &self.products.tiles {
+            match tile.columns[..] {
+                [_] => self.add::<K, C, D, 1>(tile, steps),
+                _ => self.add::<K, C, D, MOST_COLUMNS>(tile, steps),
+            }
+        }
+    }
+}
+
+impl Tiles<'_> {
+    /// The products of a tile of `N` columns.
+    #[inline(always)]
+    fn add<const K: usize, const C: Kind, const D: Kind, const N: usize>(
+        &self,
+        tile: &Tile,
+        steps: &impl Steps,
+    ) {
+        let Products {
+            mma,
+            products,
+            sizes,
+            ..
+        } = self.products;
+        let mut passes = [Pass::<N>::default(); MOST_ALONG_K];
+        for (pass, (a, b)) in passes.iter_mut().zip(&tile.factors) {
+            pass.a = sizes.a_of(self.a, *a);
+            for (column, &b) in pass.b.iter_mut().zip(b) {
+                *column = sizes.b_of(self.b, b);
+            }
+        }
+        let mut sums = [self.frame.sums(&products[tile.columns[0]]); N];
+        for (sums, &column) in sums.iter_mut().zip(&tile.columns).skip(1) {
+            *sums = self.frame.sums(&products[column]);
+        }
+        sums::add_along::<K, C, D, N>(mma.m, &passes[..tile.factors.len()], &sums, steps);
     }
 }

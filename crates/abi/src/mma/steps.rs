@@ -8,14 +8,27 @@ use super::COLUMNS;
 /// What stands for every NaN in a sum.
 const CANONICAL_NAN: u32 = 0x7fff_ffff;
 
+/// A loop over steps, compiled as a function of its own for the instructions of the processor: one
+/// function with all the loops is so large that the compiler keeps fewer rows in registers.
+pub(super) trait Work {
+    /// What it gives.
+    type Output;
+
+    /// Runs it. Implementations are always inlined, since steps are compiled with instructions
+    /// that functions around them need not have.
+    fn run(self, steps: &impl Steps) -> Self::Output;
+}
+
 /// Operations on rows of eight words, whose columns stand in the order of
 /// [`column_slot`](super::operands::column_slot).
-pub(super) trait Steps {
+pub(super) trait Steps: Sized {
     /// Eight words.
     type Row: Copy;
     /// Four f64.
     type Wide: Copy;
 
+    /// Runs a loop with these steps.
+    fn compiled<W: Work>(&self, work: W) -> W::Output;
     /// A row from its even columns and its odd ones.
     fn row(&self, even: [u32; 4], odd: [u32; 4]) -> Self::Row;
     /// The even columns and the odd ones.
@@ -67,6 +80,10 @@ pub(super) struct Plain;
 impl Steps for Plain {
     type Row = [u32; COLUMNS];
     type Wide = [f64; 4];
+
+    fn compiled<W: Work>(&self, work: W) -> W::Output {
+        work.run(self)
+    }
 
     fn row(&self, even: [u32; 4], odd: [u32; 4]) -> Self::Row {
         std::array::from_fn(|n| if n < 4 { even[n] } else { odd[n - 4] })
@@ -191,7 +208,7 @@ mod avx2 {
         _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_si256,
     };
 
-    use super::{CANONICAL_NAN, COLUMNS, Steps};
+    use super::{CANONICAL_NAN, COLUMNS, Steps, Work};
 
     /// A processor with AVX2, FMA and F16C.
     #[derive(Copy, Clone)]
@@ -218,11 +235,21 @@ mod avx2 {
         unsafe { core::mem::transmute_copy(&vector) }
     }
 
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn by_vectors<W: Work>(work: W, steps: &Avx2) -> W::Output {
+        work.run(steps)
+    }
+
     // SAFETY of each block below: an `Avx2` is made only after the processor said that it has the
     // instructions.
     impl Steps for Avx2 {
         type Row = __m256i;
         type Wide = __m256d;
+
+        fn compiled<W: Work>(&self, work: W) -> W::Output {
+            // SAFETY: as above.
+            unsafe { by_vectors(work, self) }
+        }
 
         #[inline(always)]
         fn row(&self, even: [u32; 4], odd: [u32; 4]) -> __m256i {

@@ -9,7 +9,7 @@ use ptxjit_ir::{Mma, ProductOp, SumFmt};
 
 use super::further::{KeptRows, Pair};
 use super::operands::{stored_along_k, words_along_k};
-use super::steps::Steps;
+use super::steps::{Steps, Work};
 use super::{COLUMNS, Offsets};
 
 /// The registers of C and D of one product. They can be the same, as a row of C is read before that
@@ -95,7 +95,7 @@ impl<'a> Sums<'a> {
 }
 
 /// What sums are. A constant in the loops, so that they test nothing.
-type Kind = u8;
+pub(super) type Kind = u8;
 const HALF: Kind = 0;
 const SINGLE: Kind = 1;
 const WRAPPING: Kind = 2;
@@ -121,83 +121,111 @@ impl<const N: usize> Default for Pass<'_, N> {
     }
 }
 
-/// D = A * B + C, with further products added.
-#[inline(always)]
-pub(super) fn add<const N: usize>(
-    mma: &Mma,
-    passes: &[Pass<'_, N>],
-    sums: [Sums<'_>; N],
-    steps: &impl Steps,
-) {
+/// Products of one form, for which loops are compiled by what they depend on.
+pub(super) trait Multiply {
+    /// Runs the loops for `K` words along K, C and D of these kinds. Always inlined, see [`Work`].
+    fn run<const K: usize, const C: Kind, const D: Kind>(self, steps: &impl Steps);
+}
+
+/// Runs the loops that a form needs.
+pub(super) fn multiply(mma: &Mma, products: impl Multiply, steps: &impl Steps) {
     match (mma.c, mma.d, mma.op) {
-        (_, _, ProductOp::And) => of_kind::<BOTH, BOTH, N>(mma, passes, sums, steps),
-        (_, _, ProductOp::Xor) => of_kind::<EITHER, EITHER, N>(mma, passes, sums, steps),
+        (_, _, ProductOp::And) => of_kind::<BOTH, BOTH>(mma, products, steps),
+        (_, _, ProductOp::Xor) => of_kind::<EITHER, EITHER>(mma, products, steps),
         (SumFmt::S32, _, _) if mma.saturates => {
-            of_kind::<SATURATING, SATURATING, N>(mma, passes, sums, steps);
+            of_kind::<SATURATING, SATURATING>(mma, products, steps);
         }
-        (SumFmt::S32, _, _) => of_kind::<WRAPPING, WRAPPING, N>(mma, passes, sums, steps),
-        (SumFmt::F16, SumFmt::F16, _) => of_kind::<HALF, HALF, N>(mma, passes, sums, steps),
-        (SumFmt::F16, _, _) => of_kind::<HALF, SINGLE, N>(mma, passes, sums, steps),
-        (_, SumFmt::F16, _) => of_kind::<SINGLE, HALF, N>(mma, passes, sums, steps),
-        (_, _, _) => of_kind::<SINGLE, SINGLE, N>(mma, passes, sums, steps),
+        (SumFmt::S32, _, _) => of_kind::<WRAPPING, WRAPPING>(mma, products, steps),
+        (SumFmt::F16, SumFmt::F16, _) => of_kind::<HALF, HALF>(mma, products, steps),
+        (SumFmt::F16, _, _) => of_kind::<HALF, SINGLE>(mma, products, steps),
+        (_, SumFmt::F16, _) => of_kind::<SINGLE, HALF>(mma, products, steps),
+        (_, _, _) => of_kind::<SINGLE, SINGLE>(mma, products, steps),
+    }
+}
+
+fn of_kind<const C: Kind, const D: Kind>(mma: &Mma, products: impl Multiply, steps: &impl Steps) {
+    match words_along_k(mma) {
+        4 => steps.compiled(Along::<4, C, D, _>(products)),
+        8 => steps.compiled(Along::<8, C, D, _>(products)),
+        16 => steps.compiled(Along::<16, C, D, _>(products)),
+        32 => steps.compiled(Along::<32, C, D, _>(products)),
+        64 => steps.compiled(Along::<64, C, D, _>(products)),
+        k => unreachable!("no product has {k} words along K"),
+    }
+}
+
+struct Along<const K: usize, const C: Kind, const D: Kind, M>(M);
+
+impl<const K: usize, const C: Kind, const D: Kind, M: Multiply> Work for Along<K, C, D, M> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, steps: &impl Steps) {
+        self.0.run::<K, C, D>(steps);
+    }
+}
+
+/// D = A * B + C.
+pub(super) struct Single<'a> {
+    pub(super) m: usize,
+    pub(super) pass: Pass<'a, 1>,
+    pub(super) sums: Sums<'a>,
+}
+
+impl Multiply for Single<'_> {
+    #[inline(always)]
+    fn run<const K: usize, const C: Kind, const D: Kind>(self, steps: &impl Steps) {
+        add_along::<K, C, D, 1>(self.m, &[self.pass], &[self.sums], steps);
     }
 }
 
 /// D = A * B + C for factors that were completed by what is behind C.
-#[inline(always)]
 pub(super) fn add_pair_of(mma: &Mma, pair: Pair<'_>, sums: Sums<'_>, steps: &impl Steps) {
     match pair {
-        Pair::Dense(a, b) => add(mma, &[Pass { a, b: [b] }], [sums], steps),
+        Pair::Dense(a, b) => {
+            let pass = Pass { a, b: [b] };
+            let m = mma.m;
+            multiply(mma, Single { m, pass, sums }, steps);
+        }
         Pair::Sparse(a, b) => match (mma.c == SumFmt::F16, mma.d == SumFmt::F16) {
-            (true, true) => add_kept::<HALF, HALF>(mma, a, b, sums, steps),
-            (true, false) => add_kept::<HALF, SINGLE>(mma, a, b, sums, steps),
-            (false, true) => add_kept::<SINGLE, HALF>(mma, a, b, sums, steps),
-            (false, false) => add_kept::<SINGLE, SINGLE>(mma, a, b, sums, steps),
+            (true, true) => steps.compiled(Kept::<HALF, HALF> { mma, a, b, sums }),
+            (true, false) => steps.compiled(Kept::<HALF, SINGLE> { mma, a, b, sums }),
+            (false, true) => steps.compiled(Kept::<SINGLE, HALF> { mma, a, b, sums }),
+            (false, false) => steps.compiled(Kept::<SINGLE, SINGLE> { mma, a, b, sums }),
         },
     }
 }
 
 /// Products of what is kept of a sparse A with rows of B.
-#[inline(always)]
-fn add_kept<const C: Kind, const D: Kind>(
-    mma: &Mma,
-    a: &[KeptRows],
-    b: &[u32],
-    sums: Sums<'_>,
-    steps: &impl Steps,
-) {
-    let b = b.as_chunks::<COLUMNS>().0;
-    for (strip, a) in a.chunks_exact(stored_along_k(mma)).enumerate() {
-        let mut rows = [steps.splat(0); 8];
-        for (r, row) in rows.iter_mut().enumerate() {
-            *row = sums.float_row::<C, _>(8 * strip + r, steps);
-        }
-        for kept in a {
-            for (row, kept) in rows.iter_mut().zip(kept) {
-                let element = steps.splat(kept.element);
-                *row = steps.add_float(element, steps.load(&b[kept.row as usize]), *row);
-            }
-        }
-        for (r, &row) in rows.iter().enumerate() {
-            sums.set_float_row::<D, _>(8 * strip + r, row, steps);
-        }
-    }
+struct Kept<'a, const C: Kind, const D: Kind> {
+    mma: &'a Mma,
+    a: &'a [KeptRows],
+    b: &'a [u32],
+    sums: Sums<'a>,
 }
 
-#[inline(always)]
-fn of_kind<const C: Kind, const D: Kind, const N: usize>(
-    mma: &Mma,
-    passes: &[Pass<'_, N>],
-    sums: [Sums<'_>; N],
-    steps: &impl Steps,
-) {
-    match words_along_k(mma) {
-        4 => add_along::<4, C, D, N>(mma, passes, sums, steps),
-        8 => add_along::<8, C, D, N>(mma, passes, sums, steps),
-        16 => add_along::<16, C, D, N>(mma, passes, sums, steps),
-        32 => add_along::<32, C, D, N>(mma, passes, sums, steps),
-        64 => add_along::<64, C, D, N>(mma, passes, sums, steps),
-        k => unreachable!("no product has {k} words along K"),
+impl<const C: Kind, const D: Kind> Work for Kept<'_, C, D> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, steps: &impl Steps) {
+        let b = self.b.as_chunks::<COLUMNS>().0;
+        let strips = self.a.chunks_exact(stored_along_k(self.mma));
+        for (strip, a) in strips.enumerate() {
+            let mut rows = [steps.splat(0); 8];
+            for (r, row) in rows.iter_mut().enumerate() {
+                *row = self.sums.float_row::<C, _>(8 * strip + r, steps);
+            }
+            for kept in a {
+                for (row, kept) in rows.iter_mut().zip(kept) {
+                    let element = steps.splat(kept.element);
+                    *row = steps.add_float(element, steps.load(&b[kept.row as usize]), *row);
+                }
+            }
+            for (r, &row) in rows.iter().enumerate() {
+                self.sums.set_float_row::<D, _>(8 * strip + r, row, steps);
+            }
+        }
     }
 }
 
@@ -205,19 +233,19 @@ fn of_kind<const C: Kind, const D: Kind, const N: usize>(
 /// multiply-adds need to hide how long each takes: all of one product, or four of each of two,
 /// which takes fewer loads.
 #[inline(always)]
-fn add_along<const K: usize, const C: Kind, const D: Kind, const N: usize>(
-    mma: &Mma,
+pub(super) fn add_along<const K: usize, const C: Kind, const D: Kind, const N: usize>(
+    m: usize,
     passes: &[Pass<'_, N>],
-    sums: [Sums<'_>; N],
+    sums: &[Sums<'_>; N],
     steps: &impl Steps,
 ) {
     if N == 1 {
-        for first in (0..mma.m).step_by(8) {
-            add_strip::<K, 8, C, D, N>(first, passes, &sums, steps);
+        for first in (0..m).step_by(8) {
+            add_strip::<K, 8, C, D, N>(first, passes, sums, steps);
         }
     } else {
-        for first in (0..mma.m).step_by(4) {
-            add_strip::<K, 4, C, D, N>(first, passes, &sums, steps);
+        for first in (0..m).step_by(4) {
+            add_strip::<K, 4, C, D, N>(first, passes, sums, steps);
         }
     }
 }

@@ -9,19 +9,21 @@ use serde::{Deserialize, Serialize};
 
 use super::Product;
 
-/// Products that are computed together: one column of them, or two that share each A.
+/// Products that are computed together: columns that share each A.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Tile {
-    /// The first product of the column, whose C and D are those of all.
-    pub(super) first: usize,
-    /// The first product of the second column.
-    pub(super) second: Option<usize>,
+    /// The first product of each column, whose C and D are those of all.
+    pub(super) columns: Vec<usize>,
     /// The factors in the order along K: A, and B for each column.
-    pub(super) factors: Vec<(usize, [usize; 2])>,
+    pub(super) factors: Vec<(usize, [usize; MOST_COLUMNS])>,
 }
 
 /// Tiles that have no more products along K have them all in the first-level cache.
 pub(super) const MOST_ALONG_K: usize = 4;
+
+/// Columns of a tile at most. Four rows of three columns would be as many sums as sixteen registers
+/// have room for beside the factors, and the compiler then keeps one of them in memory.
+pub(super) const MOST_COLUMNS: usize = 2;
 
 /// Puts products into tiles.
 pub(super) fn tiles(mma: &Mma, products: &[Product]) -> Vec<Tile> {
@@ -39,6 +41,15 @@ pub(super) fn tiles(mma: &Mma, products: &[Product]) -> Vec<Tile> {
     tiles
 }
 
+/// Columns that the loops take together of products of a form.
+fn most_columns(mma: &Mma) -> usize {
+    match mma.further_registers() {
+        0 => MOST_COLUMNS,
+        // What is behind C belongs to one product.
+        _ => 1,
+    }
+}
+
 struct Planner<'a> {
     mma: &'a Mma,
     products: &'a [Product],
@@ -49,55 +60,56 @@ impl Planner<'_> {
     fn tile(&mut self, first: usize) -> Tile {
         self.is_done[first] = true;
         let a = self.products[first].a;
-        let has_same_a =
-            |other: usize| self.products[other].a == a && !self.are_in_order(first, other);
-        let second = match self.mma.further_registers() {
-            0 => self.find(has_same_a),
-            // What is behind C belongs to one product.
-            _ => None,
-        };
-        if let Some(second) = second {
-            self.is_done[second] = true;
+        let mut columns = vec![first];
+        while columns.len() < most_columns(self.mma) {
+            let fits = |other: usize| {
+                let is_free = |&column: &usize| !self.are_in_order(column, other);
+                self.products[other].a == a && columns.iter().all(is_free)
+            };
+            let Some(column) = self.find(fits) else {
+                break;
+            };
+            self.is_done[column] = true;
+            columns.push(column);
         }
         let mut factors = Vec::new();
-        let mut last = (first, second);
+        let mut last = columns.clone();
         loop {
-            let b = |product: usize| self.products[product].b;
-            let in_both = [b(last.0), b(last.1.unwrap_or(last.0))];
-            factors.push((self.products[last.0].a, in_both));
-            match self.next(last).filter(|_| factors.len() < MOST_ALONG_K) {
-                Some(next) => last = next,
-                None => break,
+            let mut b = [0; MOST_COLUMNS];
+            for (b, &product) in b.iter_mut().zip(&last) {
+                *b = self.products[product].b;
             }
-            self.is_done[last.0] = true;
-            if let Some(second) = last.1 {
-                self.is_done[second] = true;
+            factors.push((self.products[last[0]].a, b));
+            if factors.len() == MOST_ALONG_K {
+                break;
             }
+            let Some(next) = self.next(&last) else {
+                break;
+            };
+            last = next;
         }
-        Tile {
-            first,
-            second,
-            factors,
-        }
+        Tile { columns, factors }
     }
 
-    /// The products that are added to the sums of these, in place.
-    fn next(&self, (first, second): (usize, Option<usize>)) -> Option<(usize, Option<usize>)> {
+    /// The products that are added to the sums of these, in place, and share an A again.
+    fn next(&mut self, last: &[usize]) -> Option<Vec<usize>> {
         if !self.mma.keeps_sums() {
             return None;
         }
         let n = self.mma.d_registers();
-        let goes_on = |from: usize, to: usize| {
-            let (from, to) = (&self.products[from], &self.products[to]);
-            to.c[..n] == from.d[..n] && to.d[..n] == from.d[..n]
-        };
-        let next = self.find(|to| goes_on(first, to))?;
-        let Some(second) = second else {
-            return Some((next, None));
-        };
-        let a = self.products[next].a;
-        let beside = self.find(|to| goes_on(second, to) && self.products[to].a == a)?;
-        Some((next, Some(beside)))
+        let mut next: Vec<usize> = Vec::new();
+        for &column in last {
+            let goes_on = |to: usize| {
+                let (from, to) = (&self.products[column], &self.products[to]);
+                let a = next.first().map_or(to.a, |&first| self.products[first].a);
+                to.a == a && to.c[..n] == from.d[..n] && to.d[..n] == from.d[..n]
+            };
+            next.push(self.find(goes_on)?);
+        }
+        for &product in &next {
+            self.is_done[product] = true;
+        }
+        Some(next)
     }
 
     /// The first product left that does not depend on others that are left.
