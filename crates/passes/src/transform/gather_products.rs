@@ -1,13 +1,13 @@
-//! Moves a product of matrices next to the one whose sums it goes on with, by twos.
+//! Moves a product of matrices next to the one whose sums it goes on with, by fours.
 //!
 //! Compilers compute a step along K of all tiles of D, then load fragments or start copies for a
-//! later step, and compute the next one. Compiled code goes on with the sums of two products in
-//! registers of the processor if it has both at hand.
+//! later step, and compute the next one. Compiled code goes on with the sums of several products in
+//! registers of the processor if it has all at hand.
 //!
 //! **Needs**: `gvn` before, so that operands that are equal are one value. **Ensures**: a product
 //! whose C is the D of another one follows it, with nothing but products and pure instructions
 //! between, if its other operands are there, or if both are in one block and nothing between reads
-//! that D; each product goes with one other at most.
+//! that D; at most [`MOST_GATHERED`] products go together.
 //!
 //! A product neither reads nor writes memory, and cannot fail: so it may pass any other
 //! instruction, and run though the program ended before it. It is `.aligned`: where one is, all
@@ -38,10 +38,10 @@ pub fn run(func: &mut Function) -> bool {
     if moves.is_empty() {
         return false;
     }
-    let mut beside: SecondaryMap<Inst, Option<Move>> = SecondaryMap::new();
+    let mut beside: SecondaryMap<Inst, [Vec<Inst>; 2]> = SecondaryMap::new();
     let mut is_moved: SecondaryMap<Inst, bool> = SecondaryMap::new();
     for it in moves {
-        beside[it.anchor] = Some(it);
+        beside[it.anchor][usize::from(it.is_behind)].push(it.product);
         is_moved[it.product] = true;
     }
     for data in func.blocks.values_mut() {
@@ -49,15 +49,17 @@ pub fn run(func: &mut Function) -> bool {
             if is_moved[inst] {
                 continue;
             }
-            match beside[inst] {
-                Some(it) if it.is_behind => data.insts.extend([inst, it.product]),
-                Some(it) => data.insts.extend([it.product, inst]),
-                None => data.insts.push(inst),
-            }
+            let [in_front, behind] = std::mem::take(&mut beside[inst]);
+            data.insts.extend(in_front);
+            data.insts.push(inst);
+            data.insts.extend(behind);
         }
     }
     true
 }
+
+/// Products that go together at most: compiled code has no more along K in one loop.
+const MOST_GATHERED: usize = 4;
 
 /// A product that moves to in front of another one, or to behind it.
 #[derive(Copy, Clone)]
@@ -65,6 +67,14 @@ struct Move {
     product: Inst,
     anchor: Inst,
     is_behind: bool,
+}
+
+/// Products each of which goes on with the sums of the one before.
+struct Chain {
+    products: Vec<Inst>,
+    /// The one that stays where it is, and next to which the others are.
+    anchor: Inst,
+    moves: Vec<Move>,
 }
 
 /// The product that an instruction is, if further ones can go on with its sums.
@@ -102,35 +112,57 @@ impl<'f> Gather<'f> {
     }
 
     fn moves(&self) -> Vec<Move> {
-        let mut moves = Vec::new();
-        let mut is_paired: SecondaryMap<Inst, bool> = SecondaryMap::new();
+        let mut chains: Vec<Chain> = Vec::new();
+        let mut chain_of: SecondaryMap<Inst, Option<usize>> = SecondaryMap::new();
         for &block in &self.order {
-            for &second in &self.func.blocks[block].insts {
-                let Some(first) = self.sums_of(second) else {
+            for &product in &self.func.blocks[block].insts {
+                let Some(before) = self.sums_of(product) else {
                     continue;
                 };
-                if is_paired[first] || is_paired[second] {
-                    continue;
+                let number = chain_of[before].unwrap_or_else(|| {
+                    chains.push(Chain {
+                        products: vec![before],
+                        anchor: before,
+                        moves: Vec::new(),
+                    });
+                    chains.len() - 1
+                });
+                chain_of[before] = Some(number);
+                let chain = &mut chains[number];
+                if chain.products.last() == Some(&before) && self.go_on(chain, product) {
+                    chain_of[product] = Some(number);
                 }
-                let found = match (self.can_hoist(first, second), self.can_sink(first, second)) {
-                    _ if self.is_adjacent(first, second) => None,
-                    (true, _) => Some(Move {
-                        product: second,
-                        anchor: first,
-                        is_behind: true,
-                    }),
-                    (false, true) => Some(Move {
-                        product: first,
-                        anchor: second,
-                        is_behind: false,
-                    }),
-                    (false, false) => continue,
-                };
-                (is_paired[first], is_paired[second]) = (true, true);
-                moves.extend(found);
             }
         }
-        moves
+        chains.into_iter().flat_map(|chain| chain.moves).collect()
+    }
+
+    /// Adds a product to a chain with whose sums it goes on, if it can be next to the others.
+    fn go_on(&self, chain: &mut Chain, product: Inst) -> bool {
+        if chain.products.len() == MOST_GATHERED {
+            return false;
+        }
+        if self.is_adjacent(chain.anchor, product) {
+            chain.anchor = product;
+        } else if self.can_hoist(chain, product) {
+            chain.moves.push(Move {
+                product,
+                anchor: chain.anchor,
+                is_behind: true,
+            });
+        } else if self.can_sink(chain, product) {
+            let sunk = chain.products.iter().map(|&sunk| Move {
+                product: sunk,
+                anchor: product,
+                is_behind: false,
+            });
+            chain.moves = sunk.collect();
+            chain.anchor = product;
+        } else {
+            return false;
+        }
+        chain.products.push(product);
+        true
     }
 
     /// The product whose D is this one's C.
@@ -159,17 +191,21 @@ impl<'f> Gather<'f> {
             })
     }
 
-    /// Whether the second one can be hoisted to right behind the first, and would run anyway.
-    fn can_hoist(&self, first: Inst, second: Inst) -> bool {
-        let (Some((block, at)), Some((own, _))) = (self.place[first], self.place[second]) else {
+    /// Whether a product can be hoisted to behind the others, and would run anyway.
+    fn can_hoist(&self, chain: &Chain, product: Inst) -> bool {
+        let (Some((block, at)), Some((own, _))) = (self.place[chain.anchor], self.place[product])
+        else {
             return false;
         };
         let runs_as_often = self.dom.dominates(block, own)
             && self.post.dominates(own, block)
             && self.forest.innermost(block) == self.forest.innermost(own);
-        let results = &self.func.insts[first].results;
-        let args = self.func.insts[second].data.args();
-        let mut others = args.iter().filter(|arg| !results.contains(arg));
+        let of_chain = |arg: &&Value| match self.func.values[**arg].def {
+            ValueDef::Result(inst, _) => chain.products.contains(&inst),
+            ValueDef::Param(..) => false,
+        };
+        let args = self.func.insts[product].data.args();
+        let mut others = args.iter().filter(|arg| !of_chain(arg));
         runs_as_often && others.all(|&arg| self.is_known_at(arg, block, at))
     }
 
@@ -189,20 +225,23 @@ impl<'f> Gather<'f> {
         }
     }
 
-    /// Whether the first one can be sunk to right in front of the second.
-    fn can_sink(&self, first: Inst, second: Inst) -> bool {
-        let (Some((block, from)), Some((other, to))) = (self.place[first], self.place[second])
-        else {
+    /// Whether all products of a chain can be sunk to right in front of another one.
+    fn can_sink(&self, chain: &Chain, product: Inst) -> bool {
+        let Some((block, to)) = self.place[product] else {
             return false;
         };
-        let results = &self.func.insts[first].results;
-        let reads = |&inst: &Inst| {
-            let args = self.func.insts[inst].data.args();
-            args.iter().any(|arg| results.contains(arg))
-        };
-        block == other
-            && !self.func.blocks[block].insts[from + 1..to]
-                .iter()
-                .any(reads)
+        let stays = |inst: &Inst| !chain.products.contains(inst);
+        chain.products.iter().all(|&sunk| {
+            let Some((_, from)) = self.place[sunk].filter(|&(other, _)| other == block) else {
+                return false;
+            };
+            let results = &self.func.insts[sunk].results;
+            let reads = |&inst: &Inst| {
+                let args = self.func.insts[inst].data.args();
+                args.iter().any(|arg| results.contains(arg))
+            };
+            let mut between = self.func.blocks[block].insts[from + 1..to].iter();
+            !between.any(|inst| stays(inst) && reads(inst))
+        })
     }
 }

@@ -163,6 +163,29 @@ fn a_product_is_hoisted_to_the_one_whose_sums_it_goes_on_with() {
     }
 }
 
+/// Products that each go on with the sums of the one before, by a factor loaded in between.
+#[test]
+fn four_products_sink_together() {
+    let mut func = function(&[B32, Type::B64], B32, |b, params| {
+        let x = params[0];
+        let mut sums = product(b, x, x, &[x; 4]);
+        for n in 1..5 {
+            let word = b.load(Space::Global, B32, params[1], 4 * n);
+            sums = product(b, x, word, &sums);
+        }
+        b.ret(sums[0]);
+    });
+    assert!(gather_products::run(&mut func));
+    let text = text(&func);
+    let order = text.lines().filter_map(|line| {
+        let names = ["load", "mma"].into_iter();
+        names.into_iter().find(|&name| line.contains(name))
+    });
+    let order: Vec<&str> = order.collect();
+    let expected = "load load load mma mma mma mma load mma";
+    assert_eq!(order.join(" "), expected, "{text}");
+}
+
 #[test]
 fn a_product_whose_sums_are_read_does_not_sink() {
     let mut func = with_a_load_between(true, true);
