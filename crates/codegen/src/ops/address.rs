@@ -140,6 +140,17 @@ impl Emitter<'_> {
             .collect()
     }
 
+    /// Two words of a vector, the first or the second two, each as 64 bits with its sign. That
+    /// takes fewer instructions than one after the other.
+    pub(crate) fn signed_words(&mut self, part: cl::Value, half: usize) -> [cl::Value; 2] {
+        let both = self.pick64(part, half);
+        let low = self.ins().ireduce(types::I32, both);
+        [
+            self.ins().sextend(types::I64, low),
+            self.ins().sshr_imm_s(both, 32),
+        ]
+    }
+
     /// One lane's host address out of per-lane ones.
     pub(crate) fn lane_address(&mut self, address: &Address, lane: usize) -> cl::Value {
         match address {
@@ -151,6 +162,26 @@ impl Emitter<'_> {
                 let x = self.ins().extractlane(parts[lane / 4], (lane % 4) as u8);
                 let x = self.ins().sextend(types::I64, x);
                 self.ins().iadd(*base, x)
+            }
+        }
+    }
+
+    /// The host addresses of two neighboring lanes, the first of which is even.
+    pub(crate) fn lane_addresses_of_pair(
+        &mut self,
+        address: &Address,
+        pair: usize,
+    ) -> [cl::Value; 2] {
+        match address {
+            Address::Lanes32(base, parts, _) => {
+                let offsets = self.signed_words(parts[pair / 2], pair % 2);
+                offsets.map(|offset| self.ins().iadd(*base, offset))
+            }
+            Address::Scalar(_)
+            | Address::Strided(..)
+            | Address::MayWrap(..)
+            | Address::Lanes(_) => {
+                [2 * pair, 2 * pair + 1].map(|lane| self.lane_address(address, lane))
             }
         }
     }

@@ -51,12 +51,20 @@ impl Lower<'_, '_> {
         let to = self.place(to_space, to_addr, to_offset, size, 1);
         let from_lanes = self.redirect(from.address, from.offset);
         let to_lanes = self.redirect(to.address, to.offset);
+        let mut to_pair = None;
         self.for_each_address(&from_lanes, |lower, lane, at| {
             lower.loc(func.insts[load].loc);
             let row = lower.b.ins().load(types::I32X4, device(), at, from.offset);
             lower.loc(func.insts[store].loc);
-            let at = lower.b.lane_address(&to_lanes, lane);
-            lower.b.ins().store(device(), row, at, to.offset);
+            let pair = match to_pair.take() {
+                Some(pair) => pair,
+                None => lower.b.lane_addresses_of_pair(&to_lanes, lane / 2),
+            };
+            to_pair = lane.is_multiple_of(2).then_some(pair);
+            lower
+                .b
+                .ins()
+                .store(device(), row, pair[lane % 2], to.offset);
         });
         2
     }

@@ -146,23 +146,18 @@ impl Lower<'_, '_> {
         address: &Address,
         mut with: impl FnMut(&mut Self, usize, cl::Value),
     ) {
-        let Address::Lanes32(base, parts, _) = address else {
+        if !matches!(address, Address::Lanes32(..)) {
             for lane in 0..self.b.lanes {
                 let at = self.b.lane_address(address, lane);
                 with(self, lane, at);
             }
             return;
-        };
-        // Extracting two offsets at once takes fewer instructions.
+        }
         for pair in 0..self.b.lanes / 2 {
-            let both = self.b.pick64(parts[pair / 2], pair % 2);
-            let low = self.b.ins().ireduce(types::I32, both);
-            let low = self.b.ins().sextend(types::I64, low);
-            let low = self.b.ins().iadd(*base, low);
-            with(self, 2 * pair, low);
-            let high = self.b.ins().sshr_imm_s(both, 32);
-            let high = self.b.ins().iadd(*base, high);
-            with(self, 2 * pair + 1, high);
+            let addresses = self.b.lane_addresses_of_pair(address, pair);
+            for (lane, at) in (2 * pair..).zip(addresses) {
+                with(self, lane, at);
+            }
         }
     }
 }

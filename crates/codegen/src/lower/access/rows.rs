@@ -3,7 +3,7 @@
 //! Each quad of lanes accesses one row of sixteen bytes, whose address another lane has. That
 //! address is taken from the lane that has it: no vector of all lanes' addresses is computed.
 
-use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use cranelift_codegen::ir::{self as cl, InstBuilder};
 use ptxjit_abi::warp_ops::{WARP, shuffle_source};
 use ptxjit_ir::{InstData, IntBinaryOp, ROW_BYTES, Space, Type, Value, ValueDef, WarpOp};
 
@@ -57,14 +57,18 @@ impl Lower<'_, '_> {
             return None;
         }
         let base = self.b.window(Space::Shared)?;
-        let mut firsts = Vec::new();
-        for (row, lane) in sources {
+        let mut offsets: Vec<cl::Value> = Vec::new();
+        while let Some(&(row, lane)) = sources.get(offsets.len()) {
             let parts = self.parts(row);
-            let row = self.b.ins().extractlane(parts[lane / 4], (lane % 4) as u8);
-            let row = self.b.ins().sextend(types::I64, row);
-            firsts.push(self.b.ins().iadd(base, row));
+            let both = self.b.signed_words(parts[lane / 4], lane % 4 / 2);
+            let follows = sources.get(offsets.len() + 1) == Some(&(row, lane + 1));
+            match lane.is_multiple_of(2) && follows {
+                true => offsets.extend(both),
+                false => offsets.push(both[lane % 2]),
+            }
         }
-        Some(firsts)
+        let firsts = offsets.into_iter();
+        Some(firsts.map(|row| self.b.ins().iadd(base, row)).collect())
     }
 
     /// The value and lane that a lane's word was taken from by `shfl`, at which no lane waited, if
