@@ -9,7 +9,7 @@ use super::COLUMNS;
 const CANONICAL_NAN: u32 = 0x7fff_ffff;
 
 /// A loop over steps, compiled as a function of its own for the instructions of the processor: one
-/// function with all the loops is so large that the compiler keeps fewer rows in registers.
+/// function with the loops of all forms takes minutes to compile.
 pub(super) trait Work {
     /// What it gives.
     type Output;
