@@ -14,7 +14,7 @@ use super::operands::{Decode, Factor, Side, stored_along_k, words_along_k};
 use super::steps::Avx2;
 use super::steps::{Plain, Steps};
 use super::sums::{self, Kind, Multiply, Pass, Sums};
-use super::tiles::{self, MOST_ALONG_K, MOST_COLUMNS, Tile};
+use super::tiles::{self, MOST_ALONG_K, Tile};
 use super::{COLUMNS, Method, Words, compute};
 use crate::float_env::with_default_rounding;
 use crate::warp_ops::{Lanes, WARP};
@@ -282,10 +282,12 @@ struct Tiles<'a> {
 impl Multiply for Tiles<'_> {
     #[inline(always)]
     fn run<const K: usize, const C: Kind, const D: Kind>(self, steps: &impl Steps) {
+        let sums = |column: usize| self.frame.sums(&self.products.products[column]);
         for tile in &self.products.tiles {
             match tile.columns[..] {
-                [_] => self.add::<K, C, D, 1>(tile, steps),
-                _ => self.add::<K, C, D, MOST_COLUMNS>(tile, steps),
+                [one] => self.add::<K, C, D, 1>(tile, &[sums(one)], steps),
+                [one, two] => self.add::<K, C, D, 2>(tile, &[sums(one), sums(two)], steps),
+                ref columns => unreachable!("no tile has {} columns", columns.len()),
             }
         }
     }
@@ -297,25 +299,17 @@ impl Tiles<'_> {
     fn add<const K: usize, const C: Kind, const D: Kind, const N: usize>(
         &self,
         tile: &Tile,
+        sums: &[Sums<'_>; N],
         steps: &impl Steps,
     ) {
-        let Products {
-            mma,
-            products,
-            sizes,
-            ..
-        } = self.products;
+        let (m, sizes) = (self.products.mma.m, &self.products.sizes);
         let mut passes = [Pass::<N>::default(); MOST_ALONG_K];
         for (pass, (a, b)) in passes.iter_mut().zip(&tile.factors) {
             pass.a = sizes.a_of(self.a, *a);
-            for (column, &b) in pass.b.iter_mut().zip(b) {
-                *column = sizes.b_of(self.b, b);
+            for n in 0..N {
+                pass.b[n] = sizes.b_of(self.b, b[n]);
             }
         }
-        let mut sums = [self.frame.sums(&products[tile.columns[0]]); N];
-        for (sums, &column) in sums.iter_mut().zip(&tile.columns).skip(1) {
-            *sums = self.frame.sums(&products[column]);
-        }
-        sums::add_along::<K, C, D, N>(mma.m, &passes[..tile.factors.len()], &sums, steps);
+        sums::add_along::<K, C, D, N>(m, &passes[..tile.factors.len()], sums, steps);
     }
 }
