@@ -306,8 +306,8 @@ impl Tiles<'_> {
         let mut passes = [Pass::<N>::default(); MOST_ALONG_K];
         for (pass, (a, b)) in passes.iter_mut().zip(&tile.factors) {
             pass.a = sizes.a_of(self.a, *a);
-            for n in 0..N {
-                pass.b[n] = sizes.b_of(self.b, b[n]);
+            for (column, &b) in pass.b.iter_mut().zip(b) {
+                *column = sizes.b_of(self.b, b);
             }
         }
         sums::add_along::<K, C, D, N>(m, &passes[..tile.factors.len()], sums, steps);
