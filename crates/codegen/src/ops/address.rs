@@ -140,8 +140,8 @@ impl Emitter<'_> {
             .collect()
     }
 
-    /// Two words of a vector, the first or the second two, each as 64 bits with its sign. That
-    /// takes fewer instructions than one after the other.
+    /// Two words of a vector, the first or the second two, each sign-extended to 64 bits. Both
+    /// together take fewer instructions than each by itself.
     pub(crate) fn signed_words(&mut self, part: cl::Value, half: usize) -> [cl::Value; 2] {
         let both = self.pick64(part, half);
         let low = self.ins().ireduce(types::I32, both);

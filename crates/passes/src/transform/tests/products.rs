@@ -178,8 +178,8 @@ fn four_products_sink_together() {
     assert!(gather_products::run(&mut func));
     let text = text(&func);
     let order = text.lines().filter_map(|line| {
-        let names = ["load", "mma"].into_iter();
-        names.into_iter().find(|&name| line.contains(name))
+        let mut names = ["load", "mma"].into_iter();
+        names.find(|&name| line.contains(name))
     });
     let order: Vec<&str> = order.collect();
     let expected = "load load load mma mma mma mma load mma";
