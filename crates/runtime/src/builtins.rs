@@ -10,9 +10,10 @@
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ptxjit_abi::{CtaContext, DEVICE_VALUE_BYTES, RuntimeFns};
+use ptxjit_device::tcgen05::{self, Registers};
 use ptxjit_device::texture::Bound;
 use ptxjit_device::{Fault, Site};
-use ptxjit_ir::{DeviceOp, Fetch, InstData, SrcLoc, TextureOp, Type, TypeList};
+use ptxjit_ir::{DeviceOp, Fetch, InstData, SrcLoc, TensorMemoryOp, TextureOp, Type, TypeList};
 use smallvec::SmallVec;
 
 use crate::error::{LaunchError, TrapCause};
@@ -103,6 +104,18 @@ unsafe extern "C" fn device(
                 }
             }
         }
+        DeviceOp::TensorMemory(op) => {
+            let lanes = (first_thread, mask, loc);
+            // SAFETY: as above.
+            match unsafe { access_together(&call, op, lanes, Area(values)) } {
+                Ok(true) => return 0,
+                Ok(false) => mask,
+                Err(fault) => {
+                    call.grid.fail(call.thread(first_thread, loc).error(fault));
+                    return 1;
+                }
+            }
+        }
         DeviceOp::Trace(op) => {
             if let Some(traces) = &call.grid.traces {
                 let area = Area(values);
@@ -133,6 +146,39 @@ unsafe extern "C" fn device(
         }
     }
     0
+}
+
+/// Loads or stores registers of tensor memory for lanes that are the first of their gang, at one
+/// address. False, with nothing done, if they must be executed one by one.
+///
+/// # Safety
+///
+/// The area holds the operands and has room for the results.
+unsafe fn access_together(
+    call: &Call<'_>,
+    op: &TensorMemoryOp,
+    (first_thread, mask, loc): (u32, u32, u32),
+    area: Area,
+) -> Result<bool, Fault> {
+    let (TensorMemoryOp::Load(access) | TensorMemoryOp::Store(access)) = op else {
+        return Ok(false);
+    };
+    let threads = mask.trailing_ones();
+    // SAFETY: the caller's promise.
+    let address = |lane| unsafe { area.address(Type::B32, lane) };
+    let is_same = (1..threads).all(|lane| address(lane) == address(0));
+    if threads == 0 || threads != mask.count_ones() || !is_same {
+        return Ok(false);
+    }
+    let registers = Registers {
+        // The address is the first value, and registers are all others.
+        // SAFETY: the caller's promise.
+        words: unsafe { area.values_mut(1, access.registers()) },
+        pitch: DEVICE_VALUE_BYTES / 4,
+        threads: threads as usize,
+    };
+    let mut thread = call.thread(first_thread, loc);
+    tcgen05::execute_together(op, &mut thread, address(0) as u32, registers)
 }
 
 /// Reads a texture for lanes that name the same objects together. The result has the lanes for

@@ -69,6 +69,18 @@ impl Area {
         })
     }
 
+    /// The words of `count` values from number `first` on.
+    ///
+    /// # Safety
+    ///
+    /// The values are there, and nothing else uses them.
+    pub(crate) unsafe fn values_mut<'a>(self, first: usize, count: usize) -> &'a mut [u32] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.words(first, 0), count * DEVICE_VALUE_BYTES / 4)
+        }
+    }
+
     fn words(self, n: usize, first: usize) -> *mut u32 {
         self.0
             .wrapping_add(n * DEVICE_VALUE_BYTES + first * 4)

@@ -14,9 +14,28 @@ fn numbers(n: usize, seed: u64) -> Vec<f32> {
     (0..n).map(|_| next()).collect()
 }
 
+type Multiply = fn(Factor<'_>, Factor<'_>, Sums<'_>, [usize; 3]);
+
+/// The loops for vectors of all lengths that the processor has.
+fn loops() -> Vec<Multiply> {
+    let mut loops: Vec<Multiply> = vec![multiply_add, multiply_add_plain];
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        // SAFETY: the processor has the instructions.
+        loops.push(|a, b, d, sizes| unsafe { vectors::multiply_add_256(a, b, d, sizes) });
+    }
+    loops
+}
+
 /// Between the rows of a matrix lie elements that count for nothing.
 #[test]
 fn sums_are_those_of_single_steps() {
+    for multiply_add in loops() {
+        sums_of(multiply_add);
+    }
+}
+
+fn sums_of(multiply_add: Multiply) {
     for [m, n, k] in [
         [4, 16, 8],
         [128, 24, 16],
@@ -26,6 +45,7 @@ fn sums_are_those_of_single_steps() {
         [2, 8, 0],
         [0, 8, 4],
         [9, 300, 64],
+        [31, 104, 7],
     ] {
         for gap in [0, 3] {
             let pitches = [k + gap, n + 2 * gap, n + gap];
@@ -59,7 +79,13 @@ fn sums_are_those_of_single_steps() {
 
 #[test]
 fn each_nan_is_the_canonical_one() {
-    for n in [8, 5] {
+    for multiply_add in loops() {
+        nans_of(multiply_add);
+    }
+}
+
+fn nans_of(multiply_add: Multiply) {
+    for n in [16, 8, 5] {
         let a = [f32::INFINITY, 1.0];
         let b: Vec<f32> = (0..2 * n)
             .map(|at| if at == 3 { 0.0 } else { 1.0 })
@@ -86,18 +112,14 @@ fn each_nan_is_the_canonical_one() {
 fn columns_become_rows() {
     for [rows, columns] in [[8, 16], [16, 8], [11, 9], [3, 4], [24, 17], [8, 0]] {
         let (from_pitch, pitch) = (columns + 2, rows + 5);
-        let from = numbers(rows * from_pitch, 4);
-        let mut to = vec![7.0; columns * pitch];
-        let matrix = Factor {
-            elements: &from,
-            pitch: from_pitch,
-        };
-        transpose(matrix, [rows, columns], &mut to, pitch);
+        let from: Vec<u32> = (0..(rows * from_pitch) as u32).collect();
+        let mut to = vec![u32::MAX; columns * pitch];
+        transpose((&from, from_pitch), [rows, columns], (&mut to, pitch));
         for (at, &got) in to.iter().enumerate() {
             let (column, row) = (at / pitch, at % pitch);
             let want = match row < rows {
                 true => from[row * from_pitch + column],
-                false => 7.0,
+                false => u32::MAX,
             };
             assert_eq!(got, want, "{rows} x {columns}: {row}, {column}");
         }
@@ -131,4 +153,16 @@ fn halves_keep_their_values() {
         1.0 + 1.0 / 1024.0,
     ];
     assert_eq!(out.map(f32::to_bits), want.map(f32::to_bits));
+}
+
+#[test]
+fn bf16_are_the_high_halves() {
+    let halves: Vec<u8> = (0..19u16)
+        .flat_map(|n| (0x3f80 + n * 0x0807).to_le_bytes())
+        .collect();
+    let mut out = [0.0; 19];
+    from_bf16(&halves, &mut out);
+    for (n, value) in (0..).zip(out) {
+        assert_eq!(value.to_bits(), (0x3f80 + n * 0x0807) << 16);
+    }
 }

@@ -19,8 +19,12 @@ pub(super) const fn per_unit(fmt: MatrixFmt) -> usize {
 
 /// The elements of units of shared memory.
 pub(super) fn decode_units(fmt: MatrixFmt, bytes: &[u8], out: &mut [f32]) {
-    if fmt == MatrixFmt::F16 {
-        return ptxjit_tile::from_halves(bytes, out, |half| half_value(fmt, half));
+    match fmt {
+        MatrixFmt::F16 => {
+            return ptxjit_tile::from_halves(bytes, out, |half| half_value(fmt, half));
+        }
+        MatrixFmt::Bf16 => return ptxjit_tile::from_bf16(bytes, out),
+        _ => {}
     }
     let units = bytes.as_chunks::<UNIT>().0;
     for (unit, out) in units.iter().zip(out.chunks_exact_mut(per_unit(fmt))) {

@@ -221,10 +221,13 @@ pub(super) fn unit_at<'a>(
     what: &str,
 ) -> Result<&'a [u8; UNIT], Fault> {
     let bytes = shared.get(at..).and_then(<[u8]>::first_chunk);
-    bytes.ok_or_else(|| {
-        Fault::refused(format!(
-            "{what} has 16 bytes at offset {at} of shared memory, which has {} bytes",
-            shared.len()
-        ))
-    })
+    bytes.ok_or_else(|| outside(shared, at, what))
+}
+
+#[cold]
+fn outside(shared: &[u8], at: usize, what: &str) -> Fault {
+    Fault::refused(format!(
+        "{what} has 16 bytes at offset {at} of shared memory, which has {} bytes",
+        shared.len()
+    ))
 }

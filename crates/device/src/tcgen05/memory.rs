@@ -143,6 +143,11 @@ impl TensorMemory {
     }
 
     /// The cells of a lane and of those behind it, [`COLUMNS`] of each.
+    pub(super) fn lanes(&self, first: usize) -> &[u32] {
+        &self.cells[first * COLUMNS..]
+    }
+
+    /// As [`Self::lanes`].
     pub(super) fn lanes_mut(&mut self, first: usize) -> &mut [u32] {
         &mut self.cells[first * COLUMNS..]
     }

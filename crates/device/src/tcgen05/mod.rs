@@ -21,7 +21,7 @@ mod registers;
 mod shape;
 mod stored;
 
-use ptxjit_ir::TensorMemoryOp;
+use ptxjit_ir::{RegisterAccess, TensorMemoryOp};
 
 use crate::{Fault, Member, Site, Thread};
 
@@ -51,16 +51,19 @@ pub(crate) fn execute(
             Ok(())
         }),
         TensorMemoryOp::Dealloc { .. } | TensorMemoryOp::Relinquish => Ok(()),
-        TensorMemoryOp::Load(access) => with_memory(thread, |thread, memory| {
-            let at = (thread.number(), args[0] as u32);
-            Window::new(*access, memory, at, "`tcgen05.ld`")?.load(memory, results);
-            Ok(())
-        }),
-        TensorMemoryOp::Store(access) => with_memory(thread, |thread, memory| {
-            let at = (thread.number(), args[0] as u32);
-            Window::new(*access, memory, at, "`tcgen05.st`")?.store(memory, &args[1..]);
-            Ok(())
-        }),
+        TensorMemoryOp::Load(access) => {
+            with_window((*access, LOAD), thread, args[0] as u32, |window, memory| {
+                window.load(memory, results);
+            })
+        }
+        TensorMemoryOp::Store(access) => with_window(
+            (*access, STORE),
+            thread,
+            args[0] as u32,
+            |window, memory| {
+                window.store(memory, &args[1..]);
+            },
+        ),
         TensorMemoryOp::Copy {
             shape,
             pair,
@@ -81,6 +84,49 @@ pub(crate) fn execute(
             let operands = mma::Operands::new(op, args);
             with_ctas(thread, op.pair, |ctas| mma::execute(op, ctas, &operands))
         }
+    }
+}
+
+const LOAD: &str = "`tcgen05.ld`";
+const STORE: &str = "`tcgen05.st`";
+
+/// Registers of threads whose numbers follow each other: a word for each thread, and so many words
+/// from one register to the next.
+#[derive(Debug)]
+pub struct Registers<'a> {
+    /// The first thread's first register is the first.
+    pub words: &'a mut [u32],
+    /// At least the threads.
+    pub pitch: usize,
+    /// How many threads there are.
+    pub threads: usize,
+}
+
+/// Executes a load or store of registers at one address for `thread`, the first, and those behind
+/// it in its warp. False, with nothing done, for an operation that must be executed for each.
+pub fn execute_together(
+    op: &TensorMemoryOp,
+    thread: &mut dyn Thread,
+    address: u32,
+    registers: Registers<'_>,
+) -> Result<bool, Fault> {
+    match op {
+        TensorMemoryOp::Load(access) => {
+            with_window((*access, LOAD), thread, address, |window, memory| {
+                window.load_together(memory, registers)
+            })
+        }
+        TensorMemoryOp::Store(access) => {
+            with_window((*access, STORE), thread, address, |window, memory| {
+                window.store_together(memory, registers)
+            })
+        }
+        TensorMemoryOp::Alloc { .. }
+        | TensorMemoryOp::Dealloc { .. }
+        | TensorMemoryOp::Relinquish
+        | TensorMemoryOp::Copy { .. }
+        | TensorMemoryOp::Shift { .. }
+        | TensorMemoryOp::Mma(_) => Ok(false),
     }
 }
 
@@ -133,6 +179,19 @@ fn with_memory<T>(
     let done = f(thread, &mut memory);
     *thread.tensor_memory(Member::Own)? = Some(memory);
     done
+}
+
+/// Calls `f` with what a thread's registers are loaded from or stored to.
+fn with_window<T>(
+    (access, what): (RegisterAccess, &str),
+    thread: &mut dyn Thread,
+    address: u32,
+    f: impl FnOnce(Window, &mut TensorMemory) -> T,
+) -> Result<T, Fault> {
+    with_memory(thread, |thread, memory| {
+        let window = Window::new(access, memory, (thread.number(), address), what)?;
+        Ok(f(window, memory))
+    })
 }
 
 /// Tensor and shared memory of the CTAs that an operation works on: that of the thread, or a pair,

@@ -5,6 +5,7 @@
 
 use ptxjit_ir::{RegisterAccess, RegisterShape};
 
+use super::Registers;
 use super::memory::{COLUMNS, TensorMemory};
 use crate::Fault;
 
@@ -105,5 +106,47 @@ impl Window {
                 cells[0] = register as u32;
             }
         }
+    }
+
+    /// Whether each thread's registers are the cells of its own lane.
+    fn is_by_lanes(&self) -> bool {
+        self.access.shape == RegisterShape::Lanes32x32 && !self.access.packed
+    }
+
+    /// As [`Self::load`], for this thread and those behind it. False, with nothing done, where that
+    /// must be done for each.
+    pub(super) fn load_together(&self, memory: &TensorMemory, registers: Registers<'_>) -> bool {
+        if self.is_by_lanes() {
+            let Registers {
+                words,
+                pitch,
+                threads,
+            } = registers;
+            let (lane, column) = self.cell(0);
+            let cells = &memory.lanes(lane)[column..];
+            let sizes = [threads, self.access.registers()];
+            ptxjit_tile::transpose((cells, COLUMNS), sizes, (words, pitch));
+        }
+        self.is_by_lanes()
+    }
+
+    /// As [`Self::store`] and [`Self::load_together`].
+    pub(super) fn store_together(
+        &self,
+        memory: &mut TensorMemory,
+        registers: Registers<'_>,
+    ) -> bool {
+        if self.is_by_lanes() {
+            let Registers {
+                words,
+                pitch,
+                threads,
+            } = registers;
+            let (lane, column) = self.cell(0);
+            let cells = &mut memory.lanes_mut(lane)[column..];
+            let sizes = [self.access.registers(), threads];
+            ptxjit_tile::transpose((words, pitch), sizes, (cells, COLUMNS));
+        }
+        self.is_by_lanes()
     }
 }

@@ -35,7 +35,9 @@ impl Matrix {
     /// Writes the columns as rows, `pitch` elements from one to the next.
     pub(super) fn transpose(&self, to: &mut [f32], pitch: usize) {
         let sizes = [self.elements.len() / self.columns, self.columns];
-        ptxjit_tile::transpose(self.factor(), sizes, to, pitch);
+        let elements = bytemuck::cast_slice(&self.elements);
+        let to = bytemuck::cast_slice_mut(to);
+        ptxjit_tile::transpose((elements, self.columns), sizes, (to, pitch));
     }
 
     /// For the tiles that products consist of.
@@ -77,11 +79,15 @@ impl Stored {
             Major::K => (&along_outer, &along_inner),
             Major::Mn => (&along_inner, &along_outer),
         };
-        let mut units = vec![[0; UNIT]; slow.len() * fast.len()];
-        for (&slow, row) in slow.iter().zip(units.chunks_exact_mut(fast.len())) {
-            for (&fast, unit) in fast.iter().zip(row) {
-                *unit = *unit_at(shared, places.of(slow, fast), self.what)?;
+        let mut offsets = vec![0; slow.len() * fast.len()];
+        for (&slow, row) in slow.iter().zip(offsets.chunks_exact_mut(fast.len())) {
+            for (&fast, at) in fast.iter().zip(row) {
+                *at = places.of(slow, fast);
             }
+        }
+        let mut units = vec![[0; UNIT]; offsets.len()];
+        for (unit, &at) in units.iter_mut().zip(&offsets) {
+            *unit = *unit_at(shared, at, self.what)?;
         }
         let mut elements = vec![0.0; units.len() * n];
         decode_units(self.fmt, units.as_flattened(), &mut elements);
