@@ -11,7 +11,7 @@ use super::factors::Factors;
 use super::further::Complete;
 use super::operands::{Decode, Factor, Side, stored_along_k, words_along_k};
 #[cfg(target_arch = "x86_64")]
-use super::steps::Avx2;
+use super::steps::{Avx2, Avx512};
 use super::steps::{Plain, Steps};
 use super::sums::{self, Kind, Multiply, Pass, Sums};
 use super::tiles::{self, MOST_ALONG_K, Tile};
@@ -200,6 +200,10 @@ fn by_rows(products: &Products, frame: &Frame) {
 
 fn by_any_rows(products: &Products, frame: &Frame, factors: &mut Factors) {
     #[cfg(target_arch = "x86_64")]
+    if let Some(steps) = Avx512::detect() {
+        return rows_by(products, frame, factors, &steps);
+    }
+    #[cfg(target_arch = "x86_64")]
     if let Some(steps) = Avx2::detect() {
         return rows_by(products, frame, factors, &steps);
     }
@@ -282,34 +286,48 @@ struct Tiles<'a> {
 impl Multiply for Tiles<'_> {
     #[inline(always)]
     fn run<const K: usize, const C: Kind, const D: Kind>(self, steps: &impl Steps) {
-        let sums = |column: usize| self.frame.sums(&self.products.products[column]);
         for tile in &self.products.tiles {
-            match tile.columns[..] {
-                [one] => self.add::<K, C, D, 1>(tile, &[sums(one)], steps),
-                [one, two] => self.add::<K, C, D, 2>(tile, &[sums(one), sums(two)], steps),
-                ref columns => unreachable!("no tile has {} columns", columns.len()),
-            }
+            self.add_tile::<_, K, C, D>(tile, steps);
         }
     }
 }
 
 impl Tiles<'_> {
-    /// The products of a tile of `N` columns.
     #[inline(always)]
-    fn add<const K: usize, const C: Kind, const D: Kind, const N: usize>(
+    fn add_tile<S: Steps, const K: usize, const C: Kind, const D: Kind>(
         &self,
         tile: &Tile,
-        sums: &[Sums<'_>; N],
-        steps: &impl Steps,
+        steps: &S,
+    ) {
+        match tile.columns.len() {
+            1 => self.add::<S, K, C, D, 1>(tile, 0, steps),
+            4 if S::SUMS >= 16 => self.add::<S, K, C, D, 4>(tile, 0, steps),
+            n => {
+                for first in (0..n).step_by(2) {
+                    self.add::<S, K, C, D, 2>(tile, first, steps);
+                }
+            }
+        }
+    }
+
+    /// The products of `N` columns of a tile.
+    #[inline(always)]
+    fn add<S: Steps, const K: usize, const C: Kind, const D: Kind, const N: usize>(
+        &self,
+        tile: &Tile,
+        first: usize,
+        steps: &S,
     ) {
         let (m, sizes) = (self.products.mma.m, &self.products.sizes);
+        let columns: &[usize; N] = tile.columns[first..].first_chunk().expect("a whole tile");
+        let sums = columns.map(|column| self.frame.sums(&self.products.products[column]));
         let mut passes = [Pass::<N>::default(); MOST_ALONG_K];
         for (pass, (a, b)) in passes.iter_mut().zip(&tile.factors) {
             pass.a = sizes.a_of(self.a, *a);
-            for (column, &b) in pass.b.iter_mut().zip(b) {
+            for (column, &b) in pass.b.iter_mut().zip(&b[first..]) {
                 *column = sizes.b_of(self.b, b);
             }
         }
-        sums::add_along::<K, C, D, N>(m, &passes[..tile.factors.len()], sums, steps);
+        sums::add_along::<S, K, C, D, N>(m, &passes[..tile.factors.len()], &sums, steps);
     }
 }

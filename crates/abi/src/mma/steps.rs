@@ -26,6 +26,8 @@ pub(super) trait Steps: Sized {
     type Row: Copy;
     /// Four f64.
     type Wide: Copy;
+    /// Rows of sums that the registers of the processor have room for beside the factors: 8 or 16.
+    const SUMS: usize = 8;
 
     /// Runs a loop with these steps.
     fn compiled<W: Work>(&self, work: W) -> W::Output;
@@ -191,7 +193,7 @@ impl Steps for Plain {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use avx2::Avx2;
+pub(super) use avx2::{Avx2, Avx512};
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
@@ -210,17 +212,23 @@ mod avx2 {
 
     use super::{CANONICAL_NAN, COLUMNS, Steps, Work};
 
-    /// A processor with AVX2, FMA and F16C.
+    /// A processor with AVX2, FMA and F16C, whose registers have room for so many rows of sums.
     #[derive(Copy, Clone)]
-    pub(in super::super) struct Avx2(());
+    pub(in super::super) struct Vectors<const SUMS: usize>(());
 
-    impl Avx2 {
+    /// With 16 registers.
+    pub(in super::super) type Avx2 = Vectors<8>;
+    /// With 32 registers, which instructions of AVX-512 can name. Vectors still have 256 bits.
+    pub(in super::super) type Avx512 = Vectors<16>;
+
+    impl<const SUMS: usize> Vectors<SUMS> {
         /// If the processor has the instructions.
-        pub(in super::super) fn detect() -> Option<Avx2> {
+        pub(in super::super) fn detect() -> Option<Self> {
             let has_all = is_x86_feature_detected!("avx2")
                 && is_x86_feature_detected!("fma")
-                && is_x86_feature_detected!("f16c");
-            has_all.then_some(Avx2(()))
+                && is_x86_feature_detected!("f16c")
+                && (SUMS == Avx2::SUMS || is_x86_feature_detected!("avx512vl"));
+            has_all.then_some(Vectors(()))
         }
     }
 
@@ -236,19 +244,30 @@ mod avx2 {
     }
 
     #[target_feature(enable = "avx2,fma,f16c")]
-    fn by_vectors<W: Work>(work: W, steps: &Avx2) -> W::Output {
+    fn by_vectors<W: Work>(work: W, steps: &impl Steps) -> W::Output {
         work.run(steps)
     }
 
-    // SAFETY of each block below: an `Avx2` is made only after the processor said that it has the
+    #[target_feature(enable = "avx512f,avx512vl,avx2,fma,f16c")]
+    fn with_32_registers<W: Work>(work: W, steps: &impl Steps) -> W::Output {
+        work.run(steps)
+    }
+
+    // SAFETY of each block below: a `Vectors` is made only after the processor said that it has the
     // instructions.
-    impl Steps for Avx2 {
+    impl<const N: usize> Steps for Vectors<N> {
         type Row = __m256i;
         type Wide = __m256d;
+        const SUMS: usize = N;
 
         fn compiled<W: Work>(&self, work: W) -> W::Output {
             // SAFETY: as above.
-            unsafe { by_vectors(work, self) }
+            unsafe {
+                match N == Avx2::SUMS {
+                    true => by_vectors(work, self),
+                    false => with_32_registers(work, self),
+                }
+            }
         }
 
         #[inline(always)]
@@ -446,7 +465,7 @@ mod avx2 {
     #[inline(always)]
     fn quarters(columns: &[[u32; 8]; 4]) -> [__m256i; 4] {
         let [a, b, c, d] = columns;
-        // SAFETY: only `Avx2` calls this; the arrays have the size of what is loaded.
+        // SAFETY: only `Vectors` calls this; the arrays have the size of what is loaded.
         unsafe {
             let a = _mm256_loadu_si256(a.as_ptr().cast());
             let b = _mm256_loadu_si256(b.as_ptr().cast());

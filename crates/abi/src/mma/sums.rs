@@ -175,7 +175,7 @@ pub(super) struct Single<'a> {
 impl Multiply for Single<'_> {
     #[inline(always)]
     fn run<const K: usize, const C: Kind, const D: Kind>(self, steps: &impl Steps) {
-        add_along::<K, C, D, 1>(self.m, &[self.pass], &[self.sums], steps);
+        add_along::<_, K, C, D, 1>(self.m, &[self.pass], &[self.sums], steps);
     }
 }
 
@@ -229,23 +229,23 @@ impl<const C: Kind, const D: Kind> Work for Kept<'_, C, D> {
     }
 }
 
-/// With `K` words along K. Eight rows of sums stay in registers of the processor, as many as its
-/// multiply-adds need to hide how long each takes: all of one product, or four of each of two,
-/// which takes fewer loads.
+/// With `K` words along K. As many rows of sums as there is room for stay in registers of the
+/// processor: its multiply-adds need eight to hide how long each takes, and rows of several products
+/// take fewer loads.
 #[inline(always)]
-pub(super) fn add_along<const K: usize, const C: Kind, const D: Kind, const N: usize>(
+pub(super) fn add_along<S: Steps, const K: usize, const C: Kind, const D: Kind, const N: usize>(
     m: usize,
     passes: &[Pass<'_, N>],
     sums: &[Sums<'_>; N],
-    steps: &impl Steps,
+    steps: &S,
 ) {
-    if N == 1 {
+    if 8 * N <= S::SUMS || N == 1 {
         for first in (0..m).step_by(8) {
-            add_strip::<K, 8, C, D, N>(first, passes, sums, steps);
+            add_strip::<S, K, 8, C, D, N>(first, passes, sums, steps);
         }
     } else {
         for first in (0..m).step_by(4) {
-            add_strip::<K, 4, C, D, N>(first, passes, sums, steps);
+            add_strip::<S, K, 4, C, D, N>(first, passes, sums, steps);
         }
     }
 }
@@ -254,11 +254,18 @@ pub(super) fn add_along<const K: usize, const C: Kind, const D: Kind, const N: u
 // of the vector forms around it, and then not inlined.
 
 #[inline(always)]
-fn add_strip<const K: usize, const R: usize, const C: Kind, const D: Kind, const N: usize>(
+fn add_strip<
+    S: Steps,
+    const K: usize,
+    const R: usize,
+    const C: Kind,
+    const D: Kind,
+    const N: usize,
+>(
     first: usize,
     passes: &[Pass<'_, N>],
     sums: &[Sums<'_>; N],
-    steps: &impl Steps,
+    steps: &S,
 ) {
     let mut rows = [[steps.splat(0); R]; N];
     if C <= SINGLE {
