@@ -230,8 +230,8 @@ impl<const C: Kind, const D: Kind> Work for Kept<'_, C, D> {
 }
 
 /// With `K` words along K. As many rows of sums as there is room for stay in registers of the
-/// processor: its multiply-adds need eight to hide how long each takes, and rows of several products
-/// take fewer loads.
+/// processor: its multiply-adds need eight to hide how long each takes, and rows of several
+/// products take fewer loads.
 #[inline(always)]
 pub(super) fn add_along<S: Steps, const K: usize, const C: Kind, const D: Kind, const N: usize>(
     m: usize,

@@ -37,6 +37,7 @@ use invariants::Invariants;
 use mask_classes::MaskClasses;
 use nodes::NodeForm;
 use packed::Packed;
+pub(crate) use patterns::Differences;
 use patterns::Patterns;
 use phases::Phases;
 use residents::Residents;

@@ -1,14 +1,20 @@
-//! Values of whole warps that are known at compile time: values that depend on nothing but the
-//! lane's number, and values that are uniform or affine within each quad.
+//! What is known at compile time of values of whole warps: values that depend on nothing but the
+//! lane's number, values that are uniform or affine within each quad, and values whose lanes differ
+//! from the first one by known distances.
 //!
 //! Compilers compute from the lane number which lane reads whose values and which part of a tile:
 //! no instruction needs to compute that at run time.
+
+mod differences;
 
 use ptxjit_ir::{Function, InstData, IntBinaryOp, ResizeOp, SpecialReg, Type, Value, WarpOp, eval};
 use ptxjit_vectorize::{Plan, Variability};
 use rustc_hash::FxHashMap;
 
 use ptxjit_abi::warp_ops::WARP;
+
+pub(crate) use differences::Differences;
+use differences::Split;
 
 /// Definitions are followed this deep.
 const DEPTH: u32 = 12;
@@ -19,6 +25,8 @@ pub(crate) struct Patterns<'a> {
     plan: &'a Plan,
     lanes: FxHashMap<Value, Option<[u64; WARP]>>,
     steps: FxHashMap<Value, Option<i32>>,
+    split: FxHashMap<Value, Option<Split>>,
+    differences: FxHashMap<Value, Option<Differences>>,
 }
 
 impl<'a> Patterns<'a> {
@@ -28,6 +36,8 @@ impl<'a> Patterns<'a> {
             plan,
             lanes: FxHashMap::default(),
             steps: FxHashMap::default(),
+            split: FxHashMap::default(),
+            differences: FxHashMap::default(),
         }
     }
 
@@ -88,7 +98,7 @@ impl<'a> Patterns<'a> {
         Some(out)
     }
 
-    /// `tid & 31` and the like: the low bits of an affine value whose base is a multiple of 32.
+    /// `tid & 31` and the like: of an affine value bits below those that the base may have.
     fn bits_of_affine(&self, data: &InstData) -> Option<[u64; WARP]> {
         let InstData::IntBinary {
             op: IntBinaryOp::And,
@@ -98,13 +108,13 @@ impl<'a> Patterns<'a> {
         else {
             return None;
         };
-        let mask = self.func.as_const(mask).filter(|&mask| mask < 32)?;
+        let mask = self.func.as_const(mask)?;
         match self.plan.variability[affine] {
             Variability::Affine {
                 stride,
-                align: 5..,
+                align,
                 may_wrap: None,
-            } => Some(std::array::from_fn(|lane| {
+            } if mask >> align.min(63) == 0 => Some(std::array::from_fn(|lane| {
                 stride.wrapping_mul(lane as i64) as u64 & mask
             })),
             Variability::Affine { .. } | Variability::Uniform | Variability::Varying => None,
@@ -138,8 +148,12 @@ impl<'a> Patterns<'a> {
             } => return Some(stride as i32),
             Variability::Affine { .. } | Variability::Varying => {}
         }
-        if let Some(pattern) = self.lane_pattern(value, depth) {
-            let step = |lane: usize| (pattern[lane + 1] as u32).wrapping_sub(pattern[lane] as u32);
+        if let Some(Differences {
+            more,
+            swizzled: None,
+        }) = self.differences_within(value, depth)
+        {
+            let step = |lane: usize| more[lane + 1].wrapping_sub(more[lane]);
             let first = step(0);
             let is_even = (0..WARP).all(|lane| lane % 4 == 3 || step(lane) == first);
             return is_even.then_some(first as i32);

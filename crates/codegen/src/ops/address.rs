@@ -1,5 +1,7 @@
 //! Parts of addresses, and tests of whether an access lies in the arena and is aligned.
 
+use std::rc::Rc;
+
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_abi::CtaContext;
@@ -73,8 +75,50 @@ pub(crate) enum Address {
     MayWrap(Wrapping),
     /// One per lane, `i64x2` per two lanes.
     Lanes(Parts),
-    /// Each lane's signed 32-bit distance from a base, and the distance for lanes that do not run.
-    Lanes32(cl::Value, Parts, i64),
+    /// Each lane's signed 32-bit distance from a base.
+    Lanes32(Distances),
+}
+
+/// Signed 32-bit distances from a base.
+#[derive(Clone, Debug)]
+pub(crate) struct Distances {
+    pub base: cl::Value,
+    /// Each lane's.
+    pub parts: Parts,
+    /// For lanes that do not run.
+    pub junk: i64,
+    pub known: Option<KnownDistances>,
+}
+
+/// Distances that are known at compile time but for few words: then no lane's address is taken from
+/// a vector.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownDistances {
+    /// The different host addresses that lanes' are known distances from.
+    pub bases: Rc<[cl::Value]>,
+    /// From which of them each lane's address is how far.
+    pub lanes: Rc<[(usize, i32)]>,
+    /// A power of two that the distances of bases from each other are multiples of.
+    pub multiple: u32,
+}
+
+impl KnownDistances {
+    /// The base that a lane's address is this far from.
+    pub(crate) fn of(&self, lane: usize) -> (cl::Value, i32) {
+        let (base, more) = self.lanes[lane];
+        (self.bases[base], more)
+    }
+}
+
+impl Distances {
+    /// Whether lanes are aligned if the first one is.
+    pub(crate) fn are_multiples(&self, bytes: u32) -> bool {
+        let known = self.known.as_ref();
+        known.is_some_and(|known| {
+            let mut lanes = known.lanes.iter();
+            known.multiple >= bytes && lanes.all(|(_, more)| more % bytes as i32 == 0)
+        })
+    }
 }
 
 /// An access's address, ready to use: all necessary tests have been made.
@@ -158,7 +202,13 @@ impl Emitter<'_> {
             Address::Strided(x, stride) => self.plus(*x, stride * lane as i64),
             Address::MayWrap(..) => unreachable!("its lanes are asked for all together"),
             Address::Lanes(parts) => self.pick64(parts[lane / 2], lane % 2),
-            Address::Lanes32(base, parts, _) => {
+            Address::Lanes32(Distances {
+                known: Some(known), ..
+            }) => {
+                let (base, more) = known.of(lane);
+                self.plus(base, more.into())
+            }
+            Address::Lanes32(Distances { base, parts, .. }) => {
                 let x = self.ins().extractlane(parts[lane / 4], (lane % 4) as u8);
                 let x = self.ins().sextend(types::I64, x);
                 self.ins().iadd(*base, x)
@@ -173,13 +223,19 @@ impl Emitter<'_> {
         pair: usize,
     ) -> [cl::Value; 2] {
         match address {
-            Address::Lanes32(base, parts, _) => {
+            Address::Lanes32(Distances {
+                base,
+                parts,
+                known: None,
+                ..
+            }) => {
                 let offsets = self.signed_words(parts[pair / 2], pair % 2);
                 offsets.map(|offset| self.ins().iadd(*base, offset))
             }
             Address::Scalar(_)
             | Address::Strided(..)
             | Address::MayWrap(..)
+            | Address::Lanes32(_)
             | Address::Lanes(_) => {
                 [2 * pair, 2 * pair + 1].map(|lane| self.lane_address(address, lane))
             }

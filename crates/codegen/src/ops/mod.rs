@@ -44,7 +44,9 @@ use ptxjit_abi::mma::Products;
 use ptxjit_ir::InstData;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-pub(crate) use address::{Address, Alignment, Place, SMALL_OFFSET, Wrapping, small};
+pub(crate) use address::{
+    Address, Alignment, Distances, KnownDistances, Place, SMALL_OFFSET, Wrapping, small,
+};
 pub(crate) use context::WINDOW;
 pub(crate) use divide::SHOW_INT;
 pub(crate) use int::condition;

@@ -1,12 +1,22 @@
 //! Addresses of a gang's accesses.
 
+use std::rc::Rc;
+
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use ptxjit_abi::warp_ops::WARP;
 use ptxjit_abi::{CtaContext, IDLE_OFFSET};
-use ptxjit_ir::{self as ir, Space, Type, Value};
+use ptxjit_ir::{self as ir, InstData, IntBinaryOp, Space, Type, Value};
 use ptxjit_vectorize::MayWrap;
 
+use crate::decisions::Differences;
 use crate::lower::{Buffer, Lower};
-use crate::ops::{Address, Alignment, Parts, Val, Wrapping};
+use crate::ops::{Address, Alignment, Distances, KnownDistances, Parts, Val, Wrapping, small};
+
+/// The terms of sums are followed this deep.
+const DEPTH: u32 = 4;
+
+/// Words that are computed for places that are known but for them.
+const MOST_BASES: usize = 8;
 
 /// Lanes that do not run are sent to this window offset: far below the first shared variable, where
 /// no variable lies; at the first byte of windows that are only read, which is mapped if the window
@@ -20,7 +30,7 @@ fn junk_offset(space: Space) -> i64 {
 
 impl Lower<'_, '_> {
     /// Offsets that the test has to cover are added to the address.
-    pub(super) fn fold_offset(
+    fn fold_offset(
         &mut self,
         space: Space,
         addr: Value,
@@ -46,8 +56,128 @@ impl Lower<'_, '_> {
         (val, 0)
     }
 
+    /// The address in a window, or elsewhere, that a value is.
+    pub(super) fn resolve_value(&mut self, space: Space, value: Value, val: Val) -> Address {
+        let mut address = self.resolve(space, self.func.ty(value), val);
+        if let Address::Lanes32(distances) = &mut address {
+            distances.known = self.known_distances(value, distances.base);
+        }
+        address
+    }
+
+    /// The address of an access, and the offset that is left to be added to it.
+    pub(super) fn locate(
+        &mut self,
+        space: Space,
+        addr: Value,
+        offset: i32,
+        alignment: Alignment,
+    ) -> (Address, i32) {
+        let (val, left) = self.fold_offset(space, addr, offset, alignment);
+        let address = match left == offset {
+            true => self.resolve_value(space, addr, val),
+            false => self.resolve(space, self.func.ty(addr), val),
+        };
+        (address, left)
+    }
+
+    /// The distances of lanes in a window that begins at `base`, if all lanes run and their places
+    /// are known but for few words.
+    pub(super) fn known_distances(
+        &mut self,
+        value: Value,
+        base: cl::Value,
+    ) -> Option<KnownDistances> {
+        let is_whole = self.lane.active.is_none() && self.unless_full().is_none();
+        let Differences { more, swizzled } =
+            is_whole.then(|| self.decided.patterns.differences(value))??;
+        // Sums of farther ones might leave the unmapped memory around the window.
+        let is_near = |bytes: &u32| small(*bytes as i32);
+        let (term, bits) = match swizzled {
+            Some((term, bits)) => (Some(term), bits),
+            None => (None, [0; WARP]),
+        };
+        let is_there = term.is_none_or(|term| term == value || self.is_at_hand(term));
+        if !more.iter().chain(&bits).all(is_near) || !is_there {
+            return None;
+        }
+        let mut different = bits.to_vec();
+        different.sort_unstable();
+        different.dedup();
+        if different.len() > MOST_BASES {
+            return None;
+        }
+        let bases = self.bases(value, (term, &different), base);
+        let lanes = bits.iter().zip(more).map(|(bits, more)| {
+            let base = different.binary_search(bits).expect("one of them");
+            (base, more as i32)
+        });
+        let all = different.iter().fold(0, |all, bits| all | bits);
+        Some(KnownDistances {
+            bases,
+            lanes: lanes.collect(),
+            multiple: 1 << all.trailing_zeros().min(31),
+        })
+    }
+
+    /// The first lane's address, with other bits of a term for each base.
+    fn bases(
+        &mut self,
+        value: Value,
+        (term, different): (Option<Value>, &[u32]),
+        base: cl::Value,
+    ) -> Rc<[cl::Value]> {
+        let first = self.first_word(value, DEPTH);
+        let term = term.map(|term| self.first_word(term, DEPTH));
+        let bases = different.iter().map(|&bits| {
+            let word = match term.filter(|_| bits != 0) {
+                Some(term) => {
+                    let rest = self.b.ins().isub(first, term);
+                    let other = self.b.ins().bxor_imm_u(term, i64::from(bits));
+                    self.b.ins().iadd(rest, other)
+                }
+                None => first,
+            };
+            let word = self.b.ins().sextend(types::I64, word);
+            self.b.ins().iadd(base, word)
+        });
+        bases.collect()
+    }
+
+    /// The low word of a value in the first lane: the sum of those of its terms, where these are at
+    /// hand, so that no vector is computed for it.
+    fn first_word(&mut self, value: Value, depth: u32) -> cl::Value {
+        if let Some(&InstData::IntBinary {
+            op: IntBinaryOp::Add,
+            args,
+            ..
+        }) = self.func.def_inst(value)
+            && depth > 0
+            && args.iter().all(|arg| self.is_at_hand(*arg))
+        {
+            let [a, b] = args.map(|arg| self.first_word(arg, depth - 1));
+            return self.b.ins().iadd(a, b);
+        }
+        let x = match self.get(value) {
+            Val::Uniform(x) | Val::Affine(x, _) => x,
+            Val::Varying(parts) => self.b.extract(self.func.ty(value), &parts, 0),
+        };
+        match self.func.ty(value) {
+            Type::B64 => {
+                let x = self.b.cast_scalar(x, types::I64);
+                self.b.ins().ireduce(types::I32, x)
+            }
+            Type::B1 | Type::B8 | Type::B16 | Type::B32 => self.b.cast_scalar(x, types::I32),
+        }
+    }
+
+    /// Whether a value has been computed here, or is a constant.
+    fn is_at_hand(&self, value: Value) -> bool {
+        self.func.as_const(value).is_some() || self.available.vals.contains_key(&value)
+    }
+
     /// Window addresses are taken as signed 32-bit offsets, whatever the width of the register.
-    pub(super) fn resolve(&mut self, space: Space, ty: Type, addr: Val) -> Address {
+    fn resolve(&mut self, space: Space, ty: Type, addr: Val) -> Address {
         let addr = if space.is_window() {
             self.b.low_word(ty, addr)
         } else {
@@ -74,7 +204,12 @@ impl Lower<'_, '_> {
                 let x = self.b.ins().sextend(types::I64, x);
                 Address::Strided(self.b.ins().iadd(base, x), stride)
             }
-            Val::Varying(parts) => Address::Lanes32(base, parts, junk_offset(space)),
+            Val::Varying(parts) => Address::Lanes32(Distances {
+                base,
+                parts,
+                junk: junk_offset(space),
+                known: None,
+            }),
         }
     }
 
@@ -163,7 +298,7 @@ impl Lower<'_, '_> {
                 Parts::from_vec(parts)
             }
             Address::Lanes(parts) => parts.clone(),
-            Address::Lanes32(base, parts, _) => {
+            Address::Lanes32(Distances { base, parts, .. }) => {
                 let wide = self.b.widen_lanes(parts);
                 let base = self.b.ins().splat(types::I64X2, *base);
                 wide.iter()
@@ -179,17 +314,18 @@ impl Lower<'_, '_> {
             return address;
         }
         match address {
-            Address::Lanes32(base, parts, junk_at) => {
+            Address::Lanes32(distances) => {
                 let mask = self.mask_vectors();
-                let junk = self
-                    .b
-                    .vconst(Type::B32, (junk_at - i64::from(offset)) as u64);
-                let parts = parts
-                    .iter()
-                    .zip(&mask)
+                let junk = (distances.junk - i64::from(offset)) as u64;
+                let junk = self.b.vconst(Type::B32, junk);
+                let parts = (distances.parts.iter().zip(&mask))
                     .map(|(&part, &mask)| self.b.ins().blendv(mask, part, junk))
                     .collect();
-                Address::Lanes32(base, parts, junk_at)
+                Address::Lanes32(Distances {
+                    parts,
+                    known: None,
+                    ..distances
+                })
             }
             Address::Lanes(parts) => {
                 let wide = self.wide_mask().expect("the mask may have gaps");
@@ -326,7 +462,10 @@ impl Lower<'_, '_> {
                 let parts = self.lane_addresses(address);
                 self.bits_of_lanes(&parts)
             }
-            Address::Lanes32(_, parts, _) => {
+            Address::Lanes32(distances) if distances.are_multiples(alignment.bytes) => {
+                self.b.lane_address(address, 0)
+            }
+            Address::Lanes32(Distances { parts, .. }) => {
                 let parts: Parts = parts
                     .iter()
                     .map(|&part| self.b.cast_vector(part, types::I64X2))

@@ -22,7 +22,7 @@ impl Lower<'_, '_> {
             return;
         }
         let val = self.get(row);
-        let address = self.resolve(Space::Shared, self.func.ty(row), val);
+        let address = self.resolve_value(Space::Shared, row, val);
         let alignment = Alignment {
             bytes,
             ..Alignment::KNOWN

@@ -18,8 +18,7 @@ impl Lower<'_, '_> {
     ) -> Place {
         let alignment = self.alignment(space, addr, offset, size);
         let (address, offset) = if self.is_proven(addr, offset, size) {
-            let (val, left) = self.fold_offset(space, addr, offset, alignment);
-            let address = self.resolve(space, self.func.ty(addr), val);
+            let (address, left) = self.locate(space, addr, offset, alignment);
             if alignment.stays(offset) {
                 let tested = (address.clone(), alignment.bytes);
                 self.available.addresses.insert((addr, space), tested);
@@ -67,12 +66,12 @@ impl Lower<'_, '_> {
             };
             return (address, offset);
         }
-        let (val, offset) = self.fold_offset(space, addr, offset, alignment);
+        let (address, offset) = self.locate(space, addr, offset, alignment);
         let alignment = Alignment {
             offset,
             ..alignment
         };
-        let address = match self.resolve(space, self.func.ty(addr), val) {
+        let address = match address {
             Address::Strided(at, stride) => match self.variability(addr).may_wrap() {
                 Some(may_wrap) if !space.is_window() => Address::MayWrap(Wrapping {
                     at,

@@ -57,18 +57,27 @@ impl Lower<'_, '_> {
             return None;
         }
         let base = self.b.window(Space::Shared)?;
-        let mut offsets: Vec<cl::Value> = Vec::new();
-        while let Some(&(row, lane)) = sources.get(offsets.len()) {
+        let mut firsts: Vec<cl::Value> = Vec::new();
+        let mut known = None;
+        while let Some(&(row, lane)) = sources.get(firsts.len()) {
+            if known.as_ref().is_none_or(|&(other, _)| other != row) {
+                known = Some((row, self.known_distances(row, base)));
+            }
+            if let Some((_, Some(known))) = &known {
+                let (base, more) = known.of(lane);
+                firsts.push(self.b.plus(base, more.into()));
+                continue;
+            }
             let parts = self.parts(row);
             let both = self.b.signed_words(parts[lane / 4], lane % 4 / 2);
-            let follows = sources.get(offsets.len() + 1) == Some(&(row, lane + 1));
+            let both = both.map(|row| self.b.ins().iadd(base, row));
+            let follows = sources.get(firsts.len() + 1) == Some(&(row, lane + 1));
             match lane.is_multiple_of(2) && follows {
-                true => offsets.extend(both),
-                false => offsets.push(both[lane % 2]),
+                true => firsts.extend(both),
+                false => firsts.push(both[lane % 2]),
             }
         }
-        let firsts = offsets.into_iter();
-        Some(firsts.map(|row| self.b.ins().iadd(base, row)).collect())
+        Some(firsts)
     }
 
     /// The value and lane that a lane's word was taken from by `shfl`, at which no lane waited, if

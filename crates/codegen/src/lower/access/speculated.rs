@@ -11,7 +11,7 @@ use ptxjit_ir::{Inst, InstData, IntBinaryOp, ResizeOp, Space, Type, Value, Value
 use ptxjit_vectorize::Variability;
 
 use crate::lower::Lower;
-use crate::ops::{Address, Alignment, Parts, Place, Val, vector_type};
+use crate::ops::{Address, Alignment, Distances, Parts, Place, Val, vector_type};
 
 /// With a greater factor an address could wrap where its index does not.
 const MOST_SCALE: i64 = 1 << 16;
@@ -354,8 +354,7 @@ impl Lower<'_, '_> {
                     alignment,
                     ..
                 } = speculated;
-                let (val, offset) = self.fold_offset(space, addr, offset, alignment);
-                let address = self.resolve(space, self.func.ty(addr), val);
+                let (address, offset) = self.locate(space, addr, offset, alignment);
                 if self.is_known(speculated) {
                     let first = self.b.lane_address(&address, 0);
                     return Tested {
@@ -397,7 +396,7 @@ impl Lower<'_, '_> {
         address: &Address,
         offset: i32,
     ) -> Option<cl::Value> {
-        let Address::Lanes32(_, parts, _) = address else {
+        let Address::Lanes32(Distances { parts, .. }) = address else {
             return None;
         };
         let last = self
@@ -429,7 +428,7 @@ impl Lower<'_, '_> {
     fn is_contiguous(&mut self, address: &Address, stride: i64) -> cl::Value {
         match address {
             Address::Lanes(parts) => self.is_affine(Type::B64, parts, stride),
-            Address::Lanes32(_, parts, _) => self.is_affine(Type::B32, parts, stride),
+            Address::Lanes32(Distances { parts, .. }) => self.is_affine(Type::B32, parts, stride),
             Address::Scalar(_) | Address::Strided(..) | Address::MayWrap(..) => {
                 unreachable!("asked for varying addresses only")
             }
@@ -439,7 +438,7 @@ impl Lower<'_, '_> {
     /// Whether within each quad each lane's offset is this many bytes above that of the lane
     /// before.
     fn are_quads_contiguous(&mut self, address: &Address, stride: i64) -> cl::Value {
-        let Address::Lanes32(_, parts, _) = address else {
+        let Address::Lanes32(Distances { parts, .. }) = address else {
             unreachable!("varying addresses in windows are offsets")
         };
         let steps: Vec<u8> = (0..4)
