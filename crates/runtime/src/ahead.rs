@@ -1,7 +1,7 @@
 //! Fetching the next box of a tensor while a kernel works on the one that has come.
 //!
 //! A GPU's tensor copies run beside the program, several at a time. Here a copy is done when it is
-//! asked for, and would wait for memory row by row. Programs mostly walk through a tensor by even
+//! asked for, and would wait for memory, or for a cache that all cores share, row by row. Programs mostly walk through a tensor by even
 //! steps: what lies one step behind a box is fetched to the cache meanwhile. A wrong guess costs
 //! some bandwidth and nothing else.
 //!
@@ -48,7 +48,7 @@ thread_local! {
 
 /// A box is about to be copied whose rows are these, of the tensor that begins at `tensor`.
 pub(crate) fn fetch_next(tensor: u64, rows: &[(usize, Rows)]) {
-    let Some((_, first)) = rows.first().filter(|(_, rows)| rows.is_large) else {
+    let Some((_, first)) = rows.first() else {
         return;
     };
     // The processor follows a sequence by itself.
