@@ -1,9 +1,9 @@
 //! Fetching the next box of a tensor while a kernel works on the one that has come.
 //!
 //! A GPU's tensor copies run beside the program, several at a time. Here a copy is done when it is
-//! asked for, and would wait for memory, or for a cache that all cores share, row by row. Programs mostly walk through a tensor by even
-//! steps: what lies one step behind a box is fetched to the cache meanwhile. A wrong guess costs
-//! some bandwidth and nothing else.
+//! asked for, and would wait for memory, or for a cache that all cores share, row by row. Programs
+//! mostly walk through a tensor by even steps: what lies one step behind a box is fetched to the
+//! cache meanwhile. A wrong guess costs some bandwidth and nothing else.
 //!
 //! Memory is busiest where reading and writing overlap: in a kernel that stores boxes, too, each
 //! row that is stored takes one row with it that is fetched.

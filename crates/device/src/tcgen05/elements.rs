@@ -17,31 +17,20 @@ pub(super) const fn per_unit(fmt: MatrixFmt) -> usize {
     }
 }
 
-/// The elements of units of shared memory.
-pub(super) fn decode_units(fmt: MatrixFmt, bytes: &[u8], out: &mut [f32]) {
+/// The elements of units of f16 or bf16. The processor converts many at a time.
+pub(super) fn decode_halves(fmt: MatrixFmt, bytes: &[u8], out: &mut [f32]) {
     match fmt {
-        MatrixFmt::F16 => {
-            return ptxjit_tile::from_halves(bytes, out, |half| half_value(fmt, half));
-        }
-        MatrixFmt::Bf16 => return ptxjit_tile::from_bf16(bytes, out),
-        _ => {}
-    }
-    let units = bytes.as_chunks::<UNIT>().0;
-    for (unit, out) in units.iter().zip(out.chunks_exact_mut(per_unit(fmt))) {
-        decode_unit(fmt, unit, out);
+        MatrixFmt::Bf16 => ptxjit_tile::from_bf16(bytes, out),
+        _ => ptxjit_tile::from_halves(bytes, out, |half| half_value(fmt, half)),
     }
 }
 
 /// The elements of a unit of shared memory. Those of 4 or 6 bits are contiguous, with padding
 /// behind them, unless the kind packs them.
-fn decode_unit(fmt: MatrixFmt, unit: &[u8; UNIT], out: &mut [f32]) {
+#[inline(always)]
+pub(super) fn decode_unit(fmt: MatrixFmt, unit: &[u8; UNIT], out: &mut [f32]) {
     match fmt {
-        MatrixFmt::F16 | MatrixFmt::Bf16 => {
-            let halves = unit.as_chunks::<2>().0;
-            for (out, &half) in out.iter_mut().zip(halves) {
-                *out = half_value(fmt, u16::from_le_bytes(half));
-            }
-        }
+        MatrixFmt::F16 | MatrixFmt::Bf16 => decode_halves(fmt, unit, out),
         MatrixFmt::Tf32 => {
             for (out, &word) in out.iter_mut().zip(unit.as_chunks::<4>().0) {
                 *out = value(fmt, u32::from_le_bytes(word));

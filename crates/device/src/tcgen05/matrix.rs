@@ -1,6 +1,10 @@
 //! Matrices in shared memory: descriptors, and where the elements are. PTX ISA, "Shared memory
 //! descriptor", "Canonical Layouts" and "Shared Memory Layout and Swizzling".
 
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
 use crate::Fault;
 
 /// Bytes of a unit: neighbors along the leading dimension.
@@ -184,12 +188,27 @@ pub(super) struct Units {
 impl Units {
     /// The offset of a unit, see [`Descriptor::unit`].
     fn at(&self, outer: usize, inner: usize) -> usize {
-        self.of(self.outer(outer), self.along_row(inner))
+        self.of(self.outer.offset(outer), self.along_row(inner))
     }
 
-    /// Bytes from the first of the outer units to another.
-    pub(super) fn outer(&self, n: usize) -> usize {
-        self.outer.offset(n)
+    /// Bytes from the first of the outer units to others.
+    pub(super) fn along_outer(&self, units: Range<usize>) -> SmallVec<[usize; 256]> {
+        let Steps {
+            log,
+            within,
+            beyond,
+        } = self.outer;
+        let last_within = (1 << log) - 1;
+        let mut at = self.outer.offset(units.start);
+        let mut offsets = SmallVec::with_capacity(units.len());
+        for n in units {
+            offsets.push(at);
+            at = match n & last_within == last_within {
+                true => (at + beyond).wrapping_sub(last_within * within),
+                false => at + within,
+            };
+        }
+        offsets
     }
 
     /// The offset of a unit at such a distance along either dimension.

@@ -4,8 +4,8 @@ use ptxjit_ir::MatrixFmt;
 use ptxjit_tile::Factor;
 use smallvec::SmallVec;
 
-use super::elements::{decode_units, per_unit};
-use super::matrix::{Descriptor, Major, UNIT, unit_at};
+use super::elements::{decode_halves, decode_unit, per_unit};
+use super::matrix::{Descriptor, Major, UNIT, Units, unit_at};
 use crate::Fault;
 
 /// A matrix by rows.
@@ -72,25 +72,19 @@ impl Stored {
             Major::Mn => (rows.start / n..rows.end.div_ceil(n), k, rows.len()),
         };
         let places = self.descriptor.units(self.major);
-        let along_outer = outer.clone().map(|n| places.outer(n));
-        let along_outer: SmallVec<[usize; 256]> = along_outer.collect();
-        let along_inner: SmallVec<[usize; 256]> = (0..inner).map(|n| places.along_row(n)).collect();
-        let (slow, fast) = match self.major {
-            Major::K => (&along_outer, &along_inner),
-            Major::Mn => (&along_inner, &along_outer),
+        let along_outer = places.along_outer(outer.clone());
+        let along_inner: SmallVec<[usize; 64]> = (0..inner).map(|n| places.along_row(n)).collect();
+        let along = match self.major {
+            Major::K => [&along_outer[..], &along_inner],
+            Major::Mn => [&along_inner[..], &along_outer],
         };
-        let mut offsets = vec![0; slow.len() * fast.len()];
-        for (&slow, row) in slow.iter().zip(offsets.chunks_exact_mut(fast.len())) {
-            for (&fast, at) in fast.iter().zip(row) {
-                *at = places.of(slow, fast);
-            }
-        }
-        let mut units = vec![[0; UNIT]; offsets.len()];
-        for (unit, &at) in units.iter_mut().zip(&offsets) {
-            *unit = *unit_at(shared, at, self.what)?;
-        }
-        let mut elements = vec![0.0; units.len() * n];
-        decode_units(self.fmt, units.as_flattened(), &mut elements);
+        let read = Reading {
+            stored: self,
+            shared,
+            places,
+            along,
+        };
+        let mut elements = read.decoded()?;
         let (width, first) = match self.major {
             Major::K => (inner * n, 0),
             Major::Mn => (outer.len() * n, rows.start % n),
@@ -100,5 +94,53 @@ impl Stored {
             elements = elements.chunks_exact(width).flat_map(cut).collect();
         }
         Ok(Matrix { columns, elements })
+    }
+}
+
+/// A matrix that is being read.
+struct Reading<'a> {
+    stored: &'a Stored,
+    shared: &'a [u8],
+    places: Units,
+    /// How far units are along the rows that are made, and within these.
+    along: [&'a [usize]; 2],
+}
+
+impl Reading<'_> {
+    /// The elements of all units in sequence.
+    fn decoded(&self) -> Result<Vec<f32>, Fault> {
+        let (fmt, per_unit) = (self.stored.fmt, per_unit(self.stored.fmt));
+        let n_units = self.along[0].len() * self.along[1].len();
+        let mut elements = vec![0.0; n_units * per_unit];
+        if fmt.bits() == 16 {
+            let mut units: Vec<[u8; UNIT]> = Vec::with_capacity(n_units);
+            self.each(|unit| units.push(*unit))?;
+            decode_halves(fmt, units.as_flattened(), &mut elements);
+        } else {
+            let mut out = elements.chunks_exact_mut(per_unit);
+            self.each(|unit| {
+                if let Some(out) = out.next() {
+                    decode_unit(fmt, unit, out);
+                }
+            })?;
+        }
+        Ok(elements)
+    }
+
+    /// Calls `f` with all units in sequence.
+    #[inline(always)]
+    fn each(&self, mut f: impl FnMut(&[u8; UNIT])) -> Result<(), Fault> {
+        let places = self.places;
+        let [slow, fast] = self.along;
+        for &slow in slow {
+            for &fast in fast {
+                f(unit_at(
+                    self.shared,
+                    places.of(slow, fast),
+                    self.stored.what,
+                )?);
+            }
+        }
+        Ok(())
     }
 }
