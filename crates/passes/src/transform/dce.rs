@@ -130,7 +130,9 @@ impl Marks {
     }
 }
 
-/// Without an `alloca` whose address is read, saving and restoring the stack's top has no effect.
+/// Where no address on the stack is read, saving and restoring its top has no effect. Such an
+/// address comes from an `alloca`, or is a saved top: calls that are not inlined have their frames
+/// there.
 fn remove_unused_stack(func: &mut Function) -> bool {
     let any = |func: &Function, test: &dyn Fn(Inst) -> bool| {
         func.blocks
@@ -149,7 +151,8 @@ fn remove_unused_stack(func: &mut Function) -> bool {
     };
     if any(func, &|inst| {
         matches!(func.insts[inst].data, InstData::Alloca { .. }) && is_used(inst)
-    }) {
+    }) || is_top_read(func)
+    {
         return false;
     }
     for block in func.blocks.keys() {
@@ -158,6 +161,17 @@ fn remove_unused_stack(func: &mut Function) -> bool {
         func.blocks[block].insts = insts;
     }
     true
+}
+
+/// Whether a saved top of the stack is used for anything but to be restored.
+fn is_top_read(func: &Function) -> bool {
+    let is_top = |value: Value| matches!(func.def_inst(value), Some(InstData::StackSave));
+    func.blocks.values().any(|data| {
+        let mut is_passed = false;
+        data.term.for_each_arg(|arg| is_passed |= is_top(arg));
+        let mut others = data.insts.iter().filter(|&&inst| !is_restore(func, inst));
+        is_passed || others.any(|&inst| func.insts[inst].data.args().into_iter().any(is_top))
+    })
 }
 
 fn is_restore(func: &Function, inst: Inst) -> bool {

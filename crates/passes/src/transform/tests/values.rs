@@ -589,6 +589,28 @@ fn volatile_loads_stay_though_unread() {
     );
 }
 
+/// Frames of calls that are not inlined lie there.
+#[test]
+fn a_dynamic_stack_with_frames_stays() {
+    let mut func = function(&[B64], B64, |b, params| {
+        let top = b.b.ins(InstData::StackSave, B64);
+        let size = b.iconst(B64, 16);
+        let above = b.int(IntBinaryOp::Add, top, size);
+        b.b.inst(InstData::StackRestore { arg: above }, &[]);
+        b.ret(params[0]);
+    });
+    dce::run(&mut func);
+    check(
+        &func,
+        "block0(v0: b64):
+            v1 = stack_save
+            v2 = const.b64 0x10
+            v3 = iadd.b64 v1, v2
+            stack_restore v3
+            ret v0",
+    );
+}
+
 #[test]
 fn an_unused_dynamic_stack_goes() {
     let mut func = function(&[B64], B64, |b, params| {
