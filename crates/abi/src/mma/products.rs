@@ -192,6 +192,20 @@ fn one(products: &Products, product: &Product, group: u32, frame: &Frame) {
     }
 }
 
+/// As [`products_op`] for all lanes, with steps that the processor has.
+///
+/// # Safety
+///
+/// As there.
+#[cfg(test)]
+pub(super) unsafe fn products_by(products: &Products, frame: *mut u8, steps: &impl Steps) {
+    with_default_rounding(|| {
+        let mut factors = Factors::take();
+        rows_by(products, &Frame(frame), &mut factors, steps);
+        factors.give_back();
+    });
+}
+
 fn by_rows(products: &Products, frame: &Frame) {
     let mut factors = Factors::take();
     by_any_rows(products, frame, &mut factors);

@@ -1,5 +1,6 @@
 //! Products by vectors against those of single elements.
 
+use super::products::products_by;
 use super::*;
 use ptxjit_ir::{MatrixFmt, NumFmt, ProductOp, Round, Scale, SumFmt};
 
@@ -219,12 +220,12 @@ fn products_in_a_frame_give_the_bits_of_single_elements() {
             std::array::from_fn(|i| if i < n { 128 * (first + i) as u32 } else { 0 })
         };
         let a = [(); 2].map(|()| place(mma.a_registers()));
-        let b = [(); 2].map(|()| place(mma.b_registers()));
-        let sums = [(); 4].map(|()| place(mma.c_registers().max(mma.d_registers())));
+        let b = [(); 4].map(|()| place(mma.b_registers()));
+        let sums = [(); 8].map(|()| place(mma.c_registers().max(mma.d_registers())));
         // Sums of another format are not changed in place.
         let results = match mma.c == mma.d {
             true => sums,
-            false => [(); 4].map(|()| place(mma.d_registers())),
+            false => [(); 8].map(|()| place(mma.d_registers())),
         };
         let further = [(); 2].map(|()| place(mma.further_registers()));
         let product = |a, b, c: usize, d: usize| Product {
@@ -234,7 +235,7 @@ fn products_in_a_frame_give_the_bits_of_single_elements() {
             further: std::array::from_fn(|n| further[c % 2][n]),
             d: results[d],
         };
-        let list = vec![
+        let mut list = vec![
             product(0, 0, 0, 0),
             product(0, 1, 1, 2),
             product(1, 1, 0, 3),
@@ -246,6 +247,10 @@ fn products_in_a_frame_give_the_bits_of_single_elements() {
             product(1, 1, 3, 3),
             product(0, 0, 1, 1),
         ];
+        // Four columns, and once more along K.
+        for a in 0..2 {
+            list.extend((0..4).map(|b| product(a, b, 4 + b, 4 + b)));
+        }
         let products = Products::new(mma, a.to_vec(), b.to_vec(), list);
         let mut frame: Vec<[u32; WARP]> = (0..n_registers)
             .map(|_| std::array::from_fn(|_| bits(&mut seed) as u32))
@@ -254,8 +259,26 @@ fn products_in_a_frame_give_the_bits_of_single_elements() {
             frame[*at as usize / 128] = std::array::from_fn(|lane| 0x7e7f_8081 + lane as u32);
         }
         let mut want = frame.clone();
-        // SAFETY: the registers of all products are in the frame.
+        let by_rows = Method::of(&mma) == Method::Rows && group == u32::MAX;
+        let by_other_steps = by_rows.then(|| {
+            let mut plain = frame.clone();
+            // SAFETY: the registers of all products are in the frame; so they are below.
+            unsafe { products_by(&products, plain.as_mut_ptr().cast(), &Plain) };
+            #[cfg(target_arch = "x86_64")]
+            if let Some(steps) = Avx2::detect() {
+                let mut by_256 = frame.clone();
+                // SAFETY: as above.
+                unsafe { products_by(&products, by_256.as_mut_ptr().cast(), &steps) };
+                assert_eq!(by_256, plain, "{mma:?}");
+            }
+            plain
+        });
+        // SAFETY: as above.
         unsafe { products_op(&products, group.into(), frame.as_mut_ptr().cast()) };
+        assert!(
+            by_other_steps.is_none_or(|other| other == frame),
+            "{mma:?}, by other steps"
+        );
         for product in &products.products {
             let of =
                 |offsets: &Offsets, n: usize| offsets.map(|at| at as usize / 128)[..n].to_vec();
