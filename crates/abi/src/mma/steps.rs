@@ -227,7 +227,8 @@ mod avx2 {
             let has_all = is_x86_feature_detected!("avx2")
                 && is_x86_feature_detected!("fma")
                 && is_x86_feature_detected!("f16c")
-                && (SUMS == Avx2::SUMS || is_x86_feature_detected!("avx512vl"));
+                && (SUMS == Avx2::SUMS
+                    || is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl"));
             has_all.then_some(Vectors(()))
         }
     }

@@ -19,9 +19,10 @@ pub(super) const fn per_unit(fmt: MatrixFmt) -> usize {
 
 /// The elements of units of f16 or bf16. The processor converts many at a time.
 pub(super) fn decode_halves(fmt: MatrixFmt, bytes: &[u8], out: &mut [f32]) {
-    match fmt {
-        MatrixFmt::Bf16 => ptxjit_tile::from_bf16(bytes, out),
-        _ => ptxjit_tile::from_halves(bytes, out, |half| half_value(fmt, half)),
+    if fmt == MatrixFmt::Bf16 {
+        ptxjit_tile::from_bf16(bytes, out);
+    } else {
+        ptxjit_tile::from_halves(bytes, out, |half| half_value(fmt, half));
     }
 }
 

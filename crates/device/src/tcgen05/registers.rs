@@ -117,15 +117,11 @@ impl Window {
     /// must be done for each.
     pub(super) fn load_together(&self, memory: &TensorMemory, registers: Registers<'_>) -> bool {
         if self.is_by_lanes() {
-            let Registers {
-                words,
-                pitch,
-                threads,
-            } = registers;
             let (lane, column) = self.cell(0);
             let cells = &memory.lanes(lane)[column..];
-            let sizes = [threads, self.access.registers()];
-            ptxjit_tile::transpose((cells, COLUMNS), sizes, (words, pitch));
+            let sizes = [registers.threads, self.access.registers()];
+            let to = (registers.words, registers.pitch);
+            ptxjit_tile::transpose((cells, COLUMNS), sizes, to);
         }
         self.is_by_lanes()
     }
@@ -137,15 +133,11 @@ impl Window {
         registers: Registers<'_>,
     ) -> bool {
         if self.is_by_lanes() {
-            let Registers {
-                words,
-                pitch,
-                threads,
-            } = registers;
             let (lane, column) = self.cell(0);
             let cells = &mut memory.lanes_mut(lane)[column..];
-            let sizes = [self.access.registers(), threads];
-            ptxjit_tile::transpose((words, pitch), sizes, (cells, COLUMNS));
+            let sizes = [self.access.registers(), registers.threads];
+            let from = (&*registers.words, registers.pitch);
+            ptxjit_tile::transpose(from, sizes, (cells, COLUMNS));
         }
         self.is_by_lanes()
     }
