@@ -95,8 +95,8 @@ fn add_row(a: &[f32], b: Factor<'_>, sums: &mut [u32]) {
 }
 
 /// Writes the columns of a matrix of words as rows: row `n` of `to` has the words of column `n` of
-/// `from` in the order of its rows. With each matrix stands its pitch, the words from one row to the
-/// next; rows and columns are those of `from`.
+/// `from` in the order of its rows. With each matrix stands its pitch, the words from one row to
+/// the next; rows and columns are those of `from`.
 ///
 /// # Panics
 ///
