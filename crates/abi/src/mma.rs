@@ -12,6 +12,7 @@
 
 mod doubles;
 mod factors;
+mod form;
 mod further;
 mod operands;
 mod products;
@@ -257,7 +258,7 @@ fn by_rows(mma: &Mma, fragments: &mut Fragments<'_>) -> bool {
     if let Some(steps) = Avx2::detect() {
         return rows_by(mma, fragments, &steps);
     }
-    rows_by(mma, fragments, &Plain)
+    rows_by(mma, fragments, &Plain::<false>)
 }
 
 fn rows_by(mma: &Mma, fragments: &mut Fragments<'_>, steps: &impl Steps) -> bool {

@@ -76,7 +76,7 @@ fn add(a: &[[f64; MAX_K]], b: &[Row], sums: &mut [Row]) {
     if let Some(steps) = Avx2::detect() {
         return steps.compiled(work);
     }
-    Plain.compiled(work);
+    Plain::<false>.compiled(work);
 }
 
 struct Add<'a> {
@@ -90,7 +90,7 @@ impl Work for Add<'_> {
 
     /// Four rows of sums at a time.
     #[inline(always)]
-    fn run(self, steps: &impl Steps) {
+    fn run<S: Steps>(self, steps: &S) {
         let rows = self.sums.as_chunks_mut::<4>().0;
         for (a, rows) in self.a.as_chunks::<4>().0.iter().zip(rows) {
             let mut sums = [[steps.wide_splat(0.0); 2]; 4];

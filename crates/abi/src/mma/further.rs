@@ -7,13 +7,20 @@ use std::sync::LazyLock;
 
 use ptxjit_ir::{Convert, Mma, NumFmt, SumFmt, eval};
 
-use super::operands::{LARGEST_A, LARGEST_B, column_slot, stored_along_k, words_along_k};
+use super::form::Form;
+use super::operands::{LARGEST_A, LARGEST_B, column_slot};
+use super::steps::Plain;
 use super::{COLUMNS, Words};
 
 /// Factors of blocks with which every element is exact in f32, as is its product with an element
 /// of the other matrix in the multiply-add: elements are zero or from 2^-16 to 2^16 large, and
 /// both have a few bits. PTX ISA section 9.7.14.3, "Block Scaling".
 const EXACT: std::ops::RangeInclusive<f32> = 2e-30..=2e30;
+
+/// The form of factors that have something behind C, which is that of all steps.
+fn form(mma: &Mma) -> Form {
+    Form::of::<Plain<false>>(mma)
+}
 
 /// An element of a sparse A.
 #[derive(Copy, Clone)]
@@ -59,7 +66,7 @@ impl Complete {
             spread(mma, selector, a, metadata, &mut self.a);
             return true;
         }
-        let k = stored_along_k(mma);
+        let k = form(mma).stored_along_k(mma);
         let room = &mut self.a[..mma.m * k];
         room.copy_from_slice(&a[..mma.m * k]);
         if let (Some(scale), [.., of_a, _]) = (mma.scale, further) {
@@ -91,7 +98,7 @@ impl Complete {
         b: &'a [u32],
         further: &[Words],
     ) -> Option<Pair<'a>> {
-        let k = words_along_k(mma);
+        let k = form(mma).words_along_k(mma);
         let mut b = b;
         if let (Some(scale), [.., of_b]) = (mma.scale, further) {
             let words = k / scale.blocks;
@@ -113,7 +120,7 @@ impl Complete {
         }
         if mma.selector.is_some() && mma.c != SumFmt::S32 {
             return Some(Pair::Sparse(
-                &self.kept[..mma.m * stored_along_k(mma) / 8],
+                &self.kept[..mma.m * form(mma).stored_along_k(mma) / 8],
                 b,
             ));
         }
@@ -148,7 +155,7 @@ fn factor(fmt: NumFmt, byte: u8) -> Option<f32> {
 /// 9.7.14.6.1, "Sparse matrix storage".
 #[inline(always)]
 fn keep(mma: &Mma, selector: u8, stored: &[u32], metadata: &Words, out: &mut [KeptRows]) {
-    let k = stored_along_k(mma);
+    let k = form(mma).stored_along_k(mma);
     let chunk = mma.chunk();
     for (row, of_row) in stored.chunks_exact(k).enumerate() {
         let mut codes = codes(mma, selector, row, metadata);
@@ -175,7 +182,7 @@ fn keep(mma: &Mma, selector: u8, stored: &[u32], metadata: &Words, out: &mut [Ke
 /// A sparse A of integers with its zeros, as pairs of 16 bits.
 #[inline(always)]
 fn spread(mma: &Mma, selector: u8, stored: &[u32], metadata: &Words, out: &mut [u32]) {
-    let (k, stored_k) = (words_along_k(mma), stored_along_k(mma));
+    let (k, stored_k) = (form(mma).words_along_k(mma), form(mma).stored_along_k(mma));
     let out = &mut out[..mma.m * k];
     out.fill(0);
     let rows = stored.chunks_exact(stored_k).zip(out.chunks_exact_mut(k));

@@ -1,15 +1,16 @@
 //! The factors of a product as the multiplying loops read them, decoded from the registers that
 //! hold them.
 //!
-//! Everything is a word of 32 bits: a float as its value in f32, two integers that are neighbors
-//! along K as a pair of i16, 32 neighboring bits as they are. A is kept by rows, of a sparse one
-//! what is stored. B is kept by rows whose columns stand in the order of [`column_slot`], which is
-//! that of two registers of C and D side by side, so that no sum is moved from lane to lane.
+//! Everything is a word of 32 bits, which has one element or neighbors along K ([`Form`]). A is kept
+//! by rows, of a sparse one what is stored. B is kept by rows whose columns stand in the order of
+//! [`column_slot`], which is that of two registers of C and D side by side, so that no sum is moved
+//! from lane to lane.
 
 use std::sync::LazyLock;
 
-use ptxjit_ir::{FragmentLayout, MatrixFmt, Mma, SumFmt, eval};
+use ptxjit_ir::{FragmentLayout, MatrixFmt, Mma, eval};
 
+use super::form::{Form, bias, least};
 use super::steps::{Steps, Work};
 use super::{COLUMNS, Offsets, ROWS, Words};
 
@@ -76,7 +77,7 @@ impl<'a> Decoded<'a> {
         registers: Factor<'_>,
         steps: &impl Steps,
     ) -> &[u32] {
-        let wanted = tag(mma, side);
+        let wanted = tag(mma, side, steps);
         if *self.tag != wanted {
             let out = &mut *self.words;
             steps.compiled(Decode {
@@ -91,7 +92,7 @@ impl<'a> Decoded<'a> {
 }
 
 /// Which of the forms of a product decode a factor in the same way.
-fn tag(mma: &Mma, side: Side) -> u32 {
+fn tag<S: Steps>(mma: &Mma, side: Side, _: &S) -> u32 {
     let fmt = match side {
         Side::A => mma.a,
         Side::B => mma.b,
@@ -100,6 +101,7 @@ fn tag(mma: &Mma, side: Side) -> u32 {
     let is_by_rows = u32::from(side == Side::B && is_b_by_rows(mma));
     1 | is_sparse << 1
         | is_by_rows << 2
+        | (Form::of::<S>(mma) as u32) << 3
         | (fmt as u32) << 8
         | (mma.m as u32) << 16
         | (mma.k as u32) << 24
@@ -114,25 +116,6 @@ fn is_b_by_rows(mma: &Mma) -> bool {
 /// columns, the even one in one register and the odd one in the next.
 pub(super) const fn column_slot(column: usize) -> usize {
     column / 2 + column % 2 * (COLUMNS / 2)
-}
-
-/// log2 of the elements along K that a word holds.
-fn log_per_word(mma: &Mma) -> usize {
-    match (mma.a, mma.c) {
-        (MatrixFmt::B1, _) => 5,
-        (_, SumFmt::S32) => 1,
-        (_, SumFmt::F16 | SumFmt::F32 | SumFmt::F64) => 0,
-    }
-}
-
-/// Words along K.
-pub(super) fn words_along_k(mma: &Mma) -> usize {
-    mma.k >> log_per_word(mma)
-}
-
-/// Words along K that are stored of A.
-pub(super) fn stored_along_k(mma: &Mma) -> usize {
-    mma.stored_k() >> log_per_word(mma)
 }
 
 /// Which of the two factors.
@@ -169,7 +152,8 @@ impl<'a> Factor<'a> {
     }
 }
 
-/// Decodes factors of products of a form, each into its own words.
+/// Decodes factors of products of a form, each into its own words. Gives whether an element of bf16
+/// is too small to be multiplied in pairs.
 pub(super) struct Decode<'a, F> {
     pub(super) mma: &'a Mma,
     pub(super) side: Side,
@@ -177,49 +161,114 @@ pub(super) struct Decode<'a, F> {
 }
 
 impl<'f, F: Iterator<Item = (Factor<'f>, &'f mut [u32])>> Work for Decode<'_, F> {
-    type Output = ();
+    type Output = bool;
 
     #[inline(always)]
-    fn run(self, steps: &impl Steps) {
+    fn run<S: Steps>(self, steps: &S) -> bool {
+        let (mma, side) = (self.mma, self.side);
+        let form = Form::of::<S>(mma);
+        let mut least = steps.splat(u32::MAX);
         for (registers, out) in self.factors {
-            decode(self.mma, self.side, registers, out, steps);
+            decode((mma, form), side, registers, out, steps);
+            if form == Form::PairOfBf16 {
+                least = least_of(registers, least, steps);
+            }
         }
+        steps.is_half_below(least, least::FACTOR)
     }
 }
 
+/// As [`Steps::least_bf16`] of all elements.
 #[inline(always)]
-fn decode(mma: &Mma, side: Side, registers: Factor<'_>, out: &mut [u32], steps: &impl Steps) {
+fn least_of<S: Steps>(registers: Factor<'_>, mut least: S::Row, steps: &S) -> S::Row {
+    for n in 0..registers.offsets.len() {
+        for words in registers.register(n).as_chunks().0 {
+            least = steps.least_bf16(steps.load(words), least);
+        }
+    }
+    least
+}
+
+#[inline(always)]
+fn decode(
+    (mma, form): (&Mma, Form),
+    side: Side,
+    registers: Factor<'_>,
+    out: &mut [u32],
+    steps: &impl Steps,
+) {
     let fmt = match side {
         Side::A => mma.a,
         Side::B => mma.b,
     };
     if side == Side::B && is_b_by_rows(mma) {
-        return fill_by_rows(fmt, registers, out, steps);
+        return match form {
+            Form::PairOfBf16 => fill_by_pairs_of_rows(registers, out, steps),
+            _ => fill_by_rows(fmt, registers, out, steps),
+        };
     }
-    let place = Place::new(mma, side);
-    match fmt {
-        MatrixFmt::F16 => place.fill(registers, out, steps, |words| steps.from_halves(words)),
-        MatrixFmt::Bf16 => place.fill(registers, out, steps, |words| steps.from_bf16(words)),
-        MatrixFmt::Tf32 => place.fill(registers, out, steps, from_tf32),
-        MatrixFmt::S8 => place.fill(registers, out, steps, |words| {
+    let place = Place::new(mma, form, side);
+    match (fmt, form) {
+        (_, Form::PairOfBf16) => place.fill(registers, out, steps, first_high),
+        (_, Form::Bytes) => decode_bytes(&place, (mma, fmt), registers, out, steps),
+        (MatrixFmt::F16, _) => place.fill(registers, out, steps, |words| steps.from_halves(words)),
+        (MatrixFmt::Bf16, _) => place.fill(registers, out, steps, |words| steps.from_bf16(words)),
+        (MatrixFmt::Tf32, _) => place.fill(registers, out, steps, from_tf32),
+        (MatrixFmt::S8, _) => place.fill(registers, out, steps, |words| {
             steps.from_signed_bytes(words)
         }),
-        MatrixFmt::U8 => place.fill(registers, out, steps, from_unsigned_bytes),
-        MatrixFmt::S4 => place.fill(registers, out, steps, from_nibbles::<8>),
-        MatrixFmt::U4 => place.fill(registers, out, steps, from_nibbles::<0>),
-        MatrixFmt::E4m3 | MatrixFmt::E5m2 | MatrixFmt::E3m2 | MatrixFmt::E2m3 | MatrixFmt::E2m1 => {
+        (MatrixFmt::U8, _) => place.fill(registers, out, steps, from_unsigned_bytes),
+        (MatrixFmt::S4, _) => place.fill(registers, out, steps, from_nibbles::<8>),
+        (MatrixFmt::U4, _) => place.fill(registers, out, steps, from_nibbles::<0>),
+        (
+            MatrixFmt::E4m3 | MatrixFmt::E5m2 | MatrixFmt::E3m2 | MatrixFmt::E2m3 | MatrixFmt::E2m1,
+            _,
+        ) => {
             let values = byte_table(fmt);
             place.fill(registers, out, steps, |words| look_up(bytes(words), values));
         }
-        MatrixFmt::PackedE2m1 => {
+        (MatrixFmt::PackedE2m1, _) => {
             let values = byte_table(MatrixFmt::PackedE2m1);
             place.fill(registers, out, steps, |words| {
                 look_up(nibbles(words), values)
             });
         }
-        MatrixFmt::B1 => place.fill(registers, out, steps, |words| words),
-        MatrixFmt::F64 => unreachable!("f64 has no words of 32 bits"),
+        (MatrixFmt::B1, _) => place.fill(registers, out, steps, |words| words),
+        (MatrixFmt::F64, _) => unreachable!("f64 has no words of 32 bits"),
     }
+}
+
+/// Of A, the sums of elements and [`bias`]. Of B, the elements, and behind them for each column what
+/// the bias adds.
+#[inline(always)]
+fn decode_bytes(
+    place: &Place,
+    (mma, fmt): (&Mma, MatrixFmt),
+    registers: Factor<'_>,
+    out: &mut [u32],
+    steps: &impl Steps,
+) {
+    let is_biased = place.side == Side::A;
+    match fmt {
+        MatrixFmt::S8 if is_biased => place.fill(registers, out, steps, biased_bytes),
+        MatrixFmt::S4 if is_biased => place.fill(registers, out, steps, nibble_bytes::<8, 0>),
+        MatrixFmt::S4 => place.fill(registers, out, steps, nibble_bytes::<8, 8>),
+        MatrixFmt::U4 => place.fill(registers, out, steps, nibble_bytes::<0, 0>),
+        _ => place.fill(registers, out, steps, |words| words),
+    }
+    if place.side == Side::A {
+        return;
+    }
+    let (rows, behind) = out
+        .as_chunks_mut::<COLUMNS>()
+        .0
+        .split_at_mut(Form::Bytes.words_along_k(mma).max(8));
+    let biases = steps.splat(u32::from_ne_bytes([bias(mma); 4]));
+    let mut sums = steps.splat(0);
+    for row in &rows[..place.k] {
+        sums = steps.add_bytes(biases, steps.load(row), sums);
+    }
+    behind[0] = steps.words(sums);
 }
 
 /// Where the decoded words of a register go.
@@ -232,11 +281,11 @@ struct Place {
 }
 
 impl Place {
-    fn new(mma: &Mma, side: Side) -> Place {
+    fn new(mma: &Mma, form: Form, side: Side) -> Place {
         Place {
             side,
             n_below: mma.m / 8,
-            k: stored_along_k(mma),
+            k: form.stored_along_k(mma),
         }
     }
 
@@ -332,6 +381,41 @@ fn fill_by_rows(fmt: MatrixFmt, registers: Factor<'_>, out: &mut [u32], steps: &
             *row = steps.words(values);
         }
     }
+}
+
+/// As [`fill_by_rows`] for [`Form::PairOfBf16`]: pairs of rows.
+#[inline(always)]
+fn fill_by_pairs_of_rows(registers: Factor<'_>, out: &mut [u32], steps: &impl Steps) {
+    let fours = out.as_chunks_mut::<COLUMNS>().0.as_chunks_mut::<4>().0;
+    for (n, rows) in fours.iter_mut().take(registers.offsets.len()).enumerate() {
+        let pairs = registers.register(n).as_chunks::<4>().0.as_chunks::<2>().0;
+        for (row, pair) in rows.iter_mut().zip(pairs) {
+            *row = steps.words(steps.row_of_pairs(pair));
+        }
+    }
+}
+
+/// Pairs of bf16 with the first one in the high half.
+#[inline(always)]
+fn first_high(words: [u32; 4]) -> [u32; 4] {
+    words.map(|word| word.rotate_left(16))
+}
+
+/// Signed bytes and the [`bias`] of these.
+#[inline(always)]
+fn biased_bytes(words: [u32; 4]) -> [u32; 4] {
+    words.map(|word| word ^ 0x8080_8080)
+}
+
+/// Nibbles as bytes: `SIGN` is the bit of the sign, if there is one, and `BIAS` what is too much.
+#[inline(always)]
+fn nibble_bytes<const SIGN: u8, const BIAS: u8>(words: [u32; 4]) -> [u32; 8] {
+    let nibbles = nibbles(words);
+    let mut out = [0; 8];
+    for (out, four) in out.iter_mut().zip(nibbles.as_chunks::<4>().0) {
+        *out = u32::from_le_bytes(four.map(|nibble| (nibble ^ SIGN).wrapping_sub(BIAS)));
+    }
+    out
 }
 
 #[inline(always)]

@@ -8,10 +8,11 @@ use ptxjit_ir::{Mma, WarpOp};
 use serde::{Deserialize, Serialize};
 
 use super::factors::Factors;
+use super::form::Form;
 use super::further::Complete;
-use super::operands::{Decode, Factor, Side, stored_along_k, words_along_k};
+use super::operands::{Decode, Factor, Side};
 #[cfg(target_arch = "x86_64")]
-use super::steps::{Avx2, Avx512};
+use super::steps::{Avx2, Avx512, Dots};
 use super::steps::{Plain, Steps};
 use super::sums::{self, Kind, Multiply, Pass, Sums};
 use super::tiles::{self, MOST_ALONG_K, Tile};
@@ -42,11 +43,10 @@ pub struct Products {
     pub b: Vec<Offsets>,
     pub products: Vec<Product>,
     tiles: Vec<Tile>,
-    sizes: Sizes,
 }
 
-/// How large the factors of a form are.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// How large the factors of a product are as steps multiply them.
+#[derive(Copy, Clone)]
 struct Sizes {
     a_registers: usize,
     b_registers: usize,
@@ -56,13 +56,13 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn of(mma: &Mma) -> Sizes {
+    fn of<S: Steps>(mma: &Mma, _: &S) -> Sizes {
+        let form = Form::of::<S>(mma);
         Sizes {
             a_registers: mma.a_registers(),
             b_registers: mma.b_registers(),
-            a_words: mma.m * stored_along_k(mma),
-            // Eight rows of B are written at a time.
-            b_words: COLUMNS * words_along_k(mma).max(8),
+            a_words: mma.m * form.stored_along_k(mma),
+            b_words: COLUMNS * form.rows_of_b(mma),
         }
     }
 
@@ -89,7 +89,6 @@ impl Products {
             b,
             products,
             tiles,
-            sizes: Sizes::of(&mma),
         }
     }
 }
@@ -214,6 +213,10 @@ fn by_rows(products: &Products, frame: &Frame) {
 
 fn by_any_rows(products: &Products, frame: &Frame, factors: &mut Factors) {
     #[cfg(target_arch = "x86_64")]
+    if let Some(steps) = Dots::detect() {
+        return rows_by(products, frame, factors, &steps);
+    }
+    #[cfg(target_arch = "x86_64")]
     if let Some(steps) = Avx512::detect() {
         return rows_by(products, frame, factors, &steps);
     }
@@ -221,12 +224,14 @@ fn by_any_rows(products: &Products, frame: &Frame, factors: &mut Factors) {
     if let Some(steps) = Avx2::detect() {
         return rows_by(products, frame, factors, &steps);
     }
-    rows_by(products, frame, factors, &Plain);
+    rows_by(products, frame, factors, &Plain::<false>);
 }
 
 fn rows_by(products: &Products, frame: &Frame, factors: &mut Factors, steps: &impl Steps) {
-    let (mma, sizes) = (&products.mma, &products.sizes);
+    let mma = &products.mma;
+    let sizes = Sizes::of(mma, steps);
     let Factors { a, b, complete } = factors;
+    let mut are_small = false;
     for (side, factors, registers, out, words) in [
         (
             Side::A,
@@ -245,28 +250,29 @@ fn rows_by(products: &Products, frame: &Frame, factors: &mut Factors, steps: &im
     ] {
         let factors = factors.iter().map(|at| frame.factor(at, registers));
         let factors = factors.zip(out.chunks_exact_mut(words));
-        steps.compiled(Decode { mma, side, factors });
+        are_small |= steps.compiled(Decode { mma, side, factors });
     }
     if mma.further_registers() != 0 {
-        return one_by_one(products, frame, (a, b, complete), steps);
+        return one_by_one((products, sizes), frame, (a, b, complete), steps);
     }
     let tiles = Tiles {
         products,
+        sizes,
         frame,
         a,
         b,
     };
-    sums::multiply(mma, tiles, steps);
+    sums::multiply(mma, tiles, are_small, steps);
 }
 
 /// Products with something behind C, each of which completes its factors.
 fn one_by_one(
-    products: &Products,
+    (products, sizes): (&Products, Sizes),
     frame: &Frame,
     (a, b, complete): (&[u32], &[u32], &mut Complete),
     steps: &impl Steps,
 ) {
-    let (mma, sizes) = (&products.mma, &products.sizes);
+    let mma = &products.mma;
     // Products that follow each other often share A and what is behind C for it.
     let mut set = None;
     let behind_a = mma.further_registers() - usize::from(mma.scale.is_some());
@@ -292,6 +298,7 @@ fn one_by_one(
 /// The tiles of products, whose factors are decoded.
 struct Tiles<'a> {
     products: &'a Products,
+    sizes: Sizes,
     frame: &'a Frame,
     a: &'a [u32],
     b: &'a [u32],
@@ -299,9 +306,9 @@ struct Tiles<'a> {
 
 impl Multiply for Tiles<'_> {
     #[inline(always)]
-    fn run<const K: usize, const C: Kind, const D: Kind>(self, steps: &impl Steps) {
+    fn run<S: Steps, const K: usize, const C: Kind, const D: Kind>(self, steps: &S) {
         for tile in &self.products.tiles {
-            self.add_tile::<_, K, C, D>(tile, steps);
+            self.add_tile::<S, K, C, D>(tile, steps);
         }
     }
 }
@@ -332,7 +339,7 @@ impl Tiles<'_> {
         first: usize,
         steps: &S,
     ) {
-        let (m, sizes) = (self.products.mma.m, &self.products.sizes);
+        let (m, sizes) = (self.products.mma.m, &self.sizes);
         let columns: &[usize; N] = tile.columns[first..].first_chunk().expect("a whole tile");
         let sums = columns.map(|column| self.frame.sums(&self.products.products[column]));
         let mut passes = [Pass::<N>::default(); MOST_ALONG_K];

@@ -1,5 +1,5 @@
-//! The steps of a product for which processors have instructions of their own: in plain code, and
-//! with AVX2, FMA and F16C.
+//! The steps of a product for which processors have instructions of their own: in plain code, with
+//! AVX2, FMA and F16C, and with the registers and the dot products of AVX-512.
 
 use ptxjit_ir::{Convert, MatrixFmt, NumFmt, eval};
 
@@ -16,7 +16,7 @@ pub(super) trait Work {
 
     /// Runs it. Implementations are always inlined, since steps are compiled with instructions
     /// that functions around them need not have.
-    fn run(self, steps: &impl Steps) -> Self::Output;
+    fn run<S: Steps>(self, steps: &S) -> Self::Output;
 }
 
 /// Operations on rows of eight words, whose columns stand in the order of
@@ -28,6 +28,8 @@ pub(super) trait Steps: Sized {
     type Wide: Copy;
     /// Rows of sums that the registers of the processor have room for beside the factors: 8 or 16.
     const SUMS: usize = 8;
+    /// Whether [`Steps::add_bf16`] and [`Steps::add_bytes`] are one instruction each.
+    const HAS_DOTS: bool = false;
 
     /// Runs a loop with these steps.
     fn compiled<W: Work>(&self, work: W) -> W::Output;
@@ -41,6 +43,8 @@ pub(super) trait Steps: Sized {
     fn row_of_halves(&self, words: [u32; 4]) -> Self::Row;
     /// The same of bf16.
     fn row_of_bf16(&self, words: [u32; 4]) -> Self::Row;
+    /// Pairs of each column of two rows of eight bf16, the first row's in the high half.
+    fn row_of_pairs(&self, rows: &[[u32; 4]; 2]) -> Self::Row;
     /// The opposite of [`Steps::row_of_halves`], rounded.
     fn to_halves(&self, row: Self::Row) -> [u32; 4];
     /// The values of eight bf16 that lie side by side.
@@ -57,6 +61,24 @@ pub(super) trait Steps: Sized {
     fn add_float(&self, a: Self::Row, b: Self::Row, sum: Self::Row) -> Self::Row;
     /// The sum of two products of i16 and `sum`.
     fn add_pair(&self, a: Self::Row, b: Self::Row, sum: Self::Row) -> Self::Row;
+    /// `a * b + sum` of the high halves as bf16, then of the low ones, where no factor and no sum
+    /// is subnormal.
+    fn add_bf16(&self, a: Self::Row, b: Self::Row, sum: Self::Row) -> Self::Row;
+    /// The high halves of words as bf16 in f32, and the low ones.
+    fn split_bf16(&self, row: Self::Row) -> [Self::Row; 2];
+    /// The sum of the four products of unsigned bytes of `a` and signed ones of `b`, and `sum`.
+    fn add_bytes(&self, a: Self::Row, b: Self::Row, sum: Self::Row) -> Self::Row;
+    /// The difference of words.
+    fn subtract(&self, a: Self::Row, b: Self::Row) -> Self::Row;
+    /// The least of the halves of `least` and of the magnitudes in `row` less one, so that zero is
+    /// the greatest: of bf16, whose bits the result has without the sign, times two.
+    fn least_bf16(&self, row: Self::Row, least: Self::Row) -> Self::Row;
+    /// Whether a half is less than a bound.
+    fn is_half_below(&self, halves: Self::Row, bound: u16) -> bool;
+    /// As [`Steps::least_bf16`], of words that are f32.
+    fn least_float(&self, row: Self::Row, least: Self::Row) -> Self::Row;
+    /// Whether a word is less than a bound.
+    fn is_word_below(&self, words: Self::Row, bound: u32) -> bool;
     /// Bits that are set in both.
     fn and(&self, a: Self::Row, b: Self::Row) -> Self::Row;
     /// Bits that differ.
@@ -77,11 +99,13 @@ pub(super) trait Steps: Sized {
     fn wide_add(&self, a: Self::Wide, b: Self::Wide, sum: Self::Wide) -> Self::Wide;
 }
 
-pub(super) struct Plain;
+/// Code for any processor, and if `DOTS`, what is done where processors have dot products.
+pub(super) struct Plain<const DOTS: bool = false>;
 
-impl Steps for Plain {
+impl<const DOTS: bool> Steps for Plain<DOTS> {
     type Row = [u32; COLUMNS];
     type Wide = [f64; 4];
+    const HAS_DOTS: bool = DOTS;
 
     fn compiled<W: Work>(&self, work: W) -> W::Output {
         work.run(self)
@@ -110,6 +134,16 @@ impl Steps for Plain {
     fn row_of_bf16(&self, words: [u32; 4]) -> Self::Row {
         let values = self.from_bf16(words);
         std::array::from_fn(|n| values[n % 4 * 2 + n / 4])
+    }
+
+    fn row_of_pairs(&self, [first, second]: &[[u32; 4]; 2]) -> Self::Row {
+        std::array::from_fn(|n| {
+            let (first, second) = (first[n % 4], second[n % 4]);
+            match n < 4 {
+                true => first << 16 | second & 0xffff,
+                false => first & 0xffff_0000 | second >> 16,
+            }
+        })
     }
 
     fn to_halves(&self, row: Self::Row) -> [u32; 4] {
@@ -150,6 +184,54 @@ impl Steps for Plain {
             let ([low, high], [b_low, b_high]) = (halves(a[n]), halves(b[n]));
             sum[n].wrapping_add((low * b_low + high * b_high) as u32)
         })
+    }
+
+    fn add_bf16(&self, a: Self::Row, b: Self::Row, sum: Self::Row) -> Self::Row {
+        let ([a_high, a_low], [b_high, b_low]) = (self.split_bf16(a), self.split_bf16(b));
+        self.add_float(a_low, b_low, self.add_float(a_high, b_high, sum))
+    }
+
+    fn split_bf16(&self, row: Self::Row) -> [Self::Row; 2] {
+        [
+            row.map(|word| word & 0xffff_0000),
+            row.map(|word| word << 16),
+        ]
+    }
+
+    fn add_bytes(&self, a: Self::Row, b: Self::Row, sum: Self::Row) -> Self::Row {
+        std::array::from_fn(|n| {
+            let pairs = a[n].to_le_bytes().into_iter().zip(b[n].to_le_bytes());
+            let products = pairs.map(|(a, b)| i32::from(a) * i32::from(b as i8));
+            sum[n].wrapping_add(products.sum::<i32>() as u32)
+        })
+    }
+
+    fn subtract(&self, a: Self::Row, b: Self::Row) -> Self::Row {
+        std::array::from_fn(|n| a[n].wrapping_sub(b[n]))
+    }
+
+    fn least_bf16(&self, row: Self::Row, least: Self::Row) -> Self::Row {
+        std::array::from_fn(|n| {
+            let [low, high] = [0, 16].map(|at| {
+                let magnitude = ((row[n] >> at) as u16) << 1;
+                magnitude.wrapping_sub(1).min((least[n] >> at) as u16)
+            });
+            u32::from(low) | u32::from(high) << 16
+        })
+    }
+
+    fn is_half_below(&self, halves: Self::Row, bound: u16) -> bool {
+        halves
+            .iter()
+            .any(|&word| (word as u16) < bound || ((word >> 16) as u16) < bound)
+    }
+
+    fn least_float(&self, row: Self::Row, least: Self::Row) -> Self::Row {
+        std::array::from_fn(|n| (row[n] << 1).wrapping_sub(1).min(least[n]))
+    }
+
+    fn is_word_below(&self, words: Self::Row, bound: u32) -> bool {
+        words.iter().any(|&word| word < bound)
     }
 
     fn and(&self, a: Self::Row, b: Self::Row) -> Self::Row {
@@ -193,293 +275,6 @@ impl Steps for Plain {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use avx2::{Avx2, Avx512};
-
+mod vectors;
 #[cfg(target_arch = "x86_64")]
-mod avx2 {
-    use core::arch::x86_64::{
-        __m128i, __m256d, __m256i, _CMP_UNORD_Q, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128,
-        _mm_setr_epi8, _mm256_add_epi8, _mm256_add_epi32, _mm256_and_si256, _mm256_blendv_ps,
-        _mm256_broadcastsi128_si256, _mm256_castps_si256, _mm256_castsi256_ps, _mm256_cmp_ps,
-        _mm256_cvtepi8_epi16, _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_cvtps_ph,
-        _mm256_fmadd_pd, _mm256_fmadd_ps, _mm256_loadu_pd, _mm256_loadu_si256, _mm256_madd_epi16,
-        _mm256_maddubs_epi16, _mm256_permute2x128_si256, _mm256_permutevar8x32_epi32,
-        _mm256_set_m128i, _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_pd,
-        _mm256_setr_epi32, _mm256_shuffle_epi8, _mm256_slli_epi32, _mm256_sllv_epi32,
-        _mm256_srli_epi32, _mm256_storeu_pd, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64,
-        _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_si256,
-    };
-
-    use super::{CANONICAL_NAN, COLUMNS, Steps, Work};
-
-    /// A processor with AVX2, FMA and F16C, whose registers have room for so many rows of sums.
-    #[derive(Copy, Clone)]
-    pub(in super::super) struct Vectors<const SUMS: usize>(());
-
-    /// With 16 registers.
-    pub(in super::super) type Avx2 = Vectors<8>;
-    /// With 32 registers, which instructions of AVX-512 can name. Vectors still have 256 bits.
-    pub(in super::super) type Avx512 = Vectors<16>;
-
-    impl<const SUMS: usize> Vectors<SUMS> {
-        /// If the processor has the instructions.
-        pub(in super::super) fn detect() -> Option<Self> {
-            let has_all = is_x86_feature_detected!("avx2")
-                && is_x86_feature_detected!("fma")
-                && is_x86_feature_detected!("f16c")
-                && (SUMS == Avx2::SUMS
-                    || is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl"));
-            has_all.then_some(Vectors(()))
-        }
-    }
-
-    fn load(words: &[u32; 4]) -> __m128i {
-        // SAFETY: all of x86-64 has the instruction, and the array has the size of what is loaded.
-        unsafe { _mm_loadu_si128(words.as_ptr().cast()) }
-    }
-
-    fn words<const N: usize, T>(vector: T) -> [u32; N] {
-        const { assert!(size_of::<T>() == 4 * N) }
-        // SAFETY: both have the same size, and any bits are words.
-        unsafe { core::mem::transmute_copy(&vector) }
-    }
-
-    #[target_feature(enable = "avx2,fma,f16c")]
-    fn by_vectors<W: Work>(work: W, steps: &impl Steps) -> W::Output {
-        work.run(steps)
-    }
-
-    #[target_feature(enable = "avx512f,avx512vl,avx2,fma,f16c")]
-    fn with_32_registers<W: Work>(work: W, steps: &impl Steps) -> W::Output {
-        work.run(steps)
-    }
-
-    // SAFETY of each block below: a `Vectors` is made only after the processor said that it has the
-    // instructions.
-    impl<const N: usize> Steps for Vectors<N> {
-        type Row = __m256i;
-        type Wide = __m256d;
-        const SUMS: usize = N;
-
-        fn compiled<W: Work>(&self, work: W) -> W::Output {
-            // SAFETY: as above.
-            unsafe {
-                match N == Avx2::SUMS {
-                    true => by_vectors(work, self),
-                    false => with_32_registers(work, self),
-                }
-            }
-        }
-
-        #[inline(always)]
-        fn row(&self, even: [u32; 4], odd: [u32; 4]) -> __m256i {
-            // SAFETY: as above.
-            unsafe { _mm256_set_m128i(load(&odd), load(&even)) }
-        }
-
-        #[inline(always)]
-        fn columns(&self, row: __m256i) -> [[u32; 4]; 2] {
-            let words: [u32; 8] = words(row);
-            [0, 4].map(|first| std::array::from_fn(|n| words[first + n]))
-        }
-
-        #[inline(always)]
-        fn from_halves(&self, halves: [u32; 4]) -> [u32; 8] {
-            // SAFETY: as above.
-            words(unsafe { _mm256_cvtph_ps(load(&halves)) })
-        }
-
-        #[inline(always)]
-        fn row_of_halves(&self, halves: [u32; 4]) -> __m256i {
-            // SAFETY: as above.
-            unsafe {
-                let values = _mm256_castps_si256(_mm256_cvtph_ps(load(&halves)));
-                _mm256_permutevar8x32_epi32(values, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7))
-            }
-        }
-
-        #[inline(always)]
-        fn row_of_bf16(&self, pairs: [u32; 4]) -> __m256i {
-            // SAFETY: as above.
-            unsafe {
-                let pairs = _mm256_broadcastsi128_si256(load(&pairs));
-                let up = _mm256_setr_epi32(16, 16, 16, 16, 0, 0, 0, 0);
-                let high = _mm256_set1_epi32(0xffff_0000_u32 as i32);
-                _mm256_and_si256(_mm256_sllv_epi32(pairs, up), high)
-            }
-        }
-
-        #[inline(always)]
-        fn to_halves(&self, row: __m256i) -> [u32; 4] {
-            // SAFETY: as above.
-            unsafe {
-                let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-                let values = _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(row, order));
-                words(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(values))
-            }
-        }
-
-        #[inline(always)]
-        fn from_bf16(&self, halves: [u32; 4]) -> [u32; 8] {
-            // SAFETY: as above.
-            words(unsafe { _mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(load(&halves))) })
-        }
-
-        #[inline(always)]
-        fn from_signed_bytes(&self, bytes: [u32; 4]) -> [u32; 8] {
-            // SAFETY: as above.
-            words(unsafe { _mm256_cvtepi8_epi16(load(&bytes)) })
-        }
-
-        #[inline(always)]
-        fn load(&self, words: &[u32; COLUMNS]) -> __m256i {
-            // SAFETY: as above; the array has the size of what is loaded.
-            unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
-        }
-
-        #[inline(always)]
-        fn words(&self, row: __m256i) -> [u32; COLUMNS] {
-            words(row)
-        }
-
-        #[inline(always)]
-        fn splat(&self, word: u32) -> __m256i {
-            // SAFETY: as above.
-            unsafe { _mm256_set1_epi32(word as i32) }
-        }
-
-        #[inline(always)]
-        fn add_float(&self, a: __m256i, b: __m256i, sum: __m256i) -> __m256i {
-            // SAFETY: as above.
-            unsafe {
-                let (a, b) = (_mm256_castsi256_ps(a), _mm256_castsi256_ps(b));
-                _mm256_castps_si256(_mm256_fmadd_ps(a, b, _mm256_castsi256_ps(sum)))
-            }
-        }
-
-        #[inline(always)]
-        fn add_pair(&self, a: __m256i, b: __m256i, sum: __m256i) -> __m256i {
-            // SAFETY: as above.
-            unsafe { _mm256_add_epi32(sum, _mm256_madd_epi16(a, b)) }
-        }
-
-        #[inline(always)]
-        fn and(&self, a: __m256i, b: __m256i) -> __m256i {
-            // SAFETY: as above.
-            unsafe { _mm256_and_si256(a, b) }
-        }
-
-        #[inline(always)]
-        fn xor(&self, a: __m256i, b: __m256i) -> __m256i {
-            // SAFETY: as above.
-            unsafe { _mm256_xor_si256(a, b) }
-        }
-
-        #[inline(always)]
-        fn add_bits(&self, bits: __m256i, sum: __m256i) -> __m256i {
-            // SAFETY: as above.
-            unsafe {
-                // Of each nibble by a table, then the sums of the bytes of each word.
-                let counts = _mm256_broadcastsi128_si256(_mm_setr_epi8(
-                    0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4,
-                ));
-                let nibble = _mm256_set1_epi8(0xf);
-                let low = _mm256_and_si256(bits, nibble);
-                let high = _mm256_and_si256(_mm256_srli_epi32::<4>(bits), nibble);
-                let of_bytes = _mm256_add_epi8(
-                    _mm256_shuffle_epi8(counts, low),
-                    _mm256_shuffle_epi8(counts, high),
-                );
-                let of_pairs = _mm256_maddubs_epi16(of_bytes, _mm256_set1_epi8(1));
-                let of_words = _mm256_madd_epi16(of_pairs, _mm256_set1_epi16(1));
-                _mm256_add_epi32(sum, of_words)
-            }
-        }
-
-        #[inline(always)]
-        fn canonical(&self, row: __m256i) -> __m256i {
-            // SAFETY: as above.
-            unsafe {
-                let row = _mm256_castsi256_ps(row);
-                let nan = _mm256_castsi256_ps(_mm256_set1_epi32(CANONICAL_NAN as i32));
-                let is_nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(row, row);
-                _mm256_castps_si256(_mm256_blendv_ps(row, nan, is_nan))
-            }
-        }
-
-        #[inline(always)]
-        fn transpose(&self, columns: &[[u32; 8]; COLUMNS]) -> [[u32; COLUMNS]; 8] {
-            let mut halves = [[self.row([0; 4], [0; 4]); 4]; 2];
-            for (columns, half) in columns.as_chunks::<4>().0.iter().zip(&mut halves) {
-                *half = quarters(columns);
-            }
-            let [low, high] = halves;
-            let mut rows = [[0; COLUMNS]; 8];
-            let (first, last) = rows.split_at_mut(4);
-            for n in 0..4 {
-                // SAFETY: as above.
-                unsafe {
-                    first[n] = words(_mm256_permute2x128_si256::<0x20>(low[n], high[n]));
-                    last[n] = words(_mm256_permute2x128_si256::<0x31>(low[n], high[n]));
-                }
-            }
-            rows
-        }
-
-        #[inline(always)]
-        fn wide_load(&self, values: &[f64; COLUMNS]) -> [__m256d; 2] {
-            // SAFETY: as above; the array has the size of what is loaded.
-            unsafe {
-                [
-                    _mm256_loadu_pd(values.as_ptr()),
-                    _mm256_loadu_pd(values[4..].as_ptr()),
-                ]
-            }
-        }
-
-        #[inline(always)]
-        fn wide_columns(&self, row: [__m256d; 2]) -> [f64; COLUMNS] {
-            let mut values = [0.0; COLUMNS];
-            // SAFETY: as above; the array has the size of what is stored.
-            unsafe {
-                _mm256_storeu_pd(values.as_mut_ptr(), row[0]);
-                _mm256_storeu_pd(values[4..].as_mut_ptr(), row[1]);
-            }
-            values
-        }
-
-        #[inline(always)]
-        fn wide_splat(&self, value: f64) -> __m256d {
-            // SAFETY: as above.
-            unsafe { _mm256_set1_pd(value) }
-        }
-
-        #[inline(always)]
-        fn wide_add(&self, a: __m256d, b: __m256d, sum: __m256d) -> __m256d {
-            // SAFETY: as above.
-            unsafe { _mm256_fmadd_pd(a, b, sum) }
-        }
-    }
-
-    /// Of each half of eight words, a vector of the first word of the columns, the second and so
-    /// on.
-    #[inline(always)]
-    fn quarters(columns: &[[u32; 8]; 4]) -> [__m256i; 4] {
-        let [a, b, c, d] = columns;
-        // SAFETY: only `Vectors` calls this; the arrays have the size of what is loaded.
-        unsafe {
-            let a = _mm256_loadu_si256(a.as_ptr().cast());
-            let b = _mm256_loadu_si256(b.as_ptr().cast());
-            let c = _mm256_loadu_si256(c.as_ptr().cast());
-            let d = _mm256_loadu_si256(d.as_ptr().cast());
-            let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
-            let (ab_high, cd_high) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
-            [
-                _mm256_unpacklo_epi64(ab, cd),
-                _mm256_unpackhi_epi64(ab, cd),
-                _mm256_unpacklo_epi64(ab_high, cd_high),
-                _mm256_unpackhi_epi64(ab_high, cd_high),
-            ]
-        }
-    }
-}
+pub(super) use vectors::{Avx2, Avx512, Dots};

@@ -7,8 +7,8 @@
 
 use ptxjit_ir::{Mma, ProductOp, SumFmt};
 
+use super::form::{Form, least};
 use super::further::{KeptRows, Pair};
-use super::operands::{stored_along_k, words_along_k};
 use super::steps::{Steps, Work};
 use super::{COLUMNS, Offsets};
 
@@ -84,7 +84,7 @@ impl<'a> Sums<'a> {
         for (n, mut words) in steps.columns(sums).into_iter().enumerate() {
             let c = self.quad_of_c(2 * below + n, row);
             for (sum, c) in words.iter_mut().zip(c) {
-                *sum = match D == SATURATING {
+                *sum = match matches!(D, SATURATING | SATURATING_BYTES) {
                     true => (c as i32).saturating_add(*sum as i32) as u32,
                     false => c.wrapping_add(*sum),
                 };
@@ -98,12 +98,29 @@ impl<'a> Sums<'a> {
 pub(super) type Kind = u8;
 const HALF: Kind = 0;
 const SINGLE: Kind = 1;
-const WRAPPING: Kind = 2;
-const SATURATING: Kind = 3;
+/// As [`SINGLE`], of factors that are pairs of bf16, by an instruction that adds both products.
+const PAIRED: Kind = 2;
+/// As [`PAIRED`], of factors or sums that may be too small for that.
+const SPLIT: Kind = 3;
+const WRAPPING: Kind = 4;
+const SATURATING: Kind = 5;
+/// As [`WRAPPING`] and [`SATURATING`], of factors that are bytes.
+const WRAPPING_BYTES: Kind = 6;
+const SATURATING_BYTES: Kind = 7;
 /// As [`WRAPPING`], of bits that are set in both factors.
-const BOTH: Kind = 4;
+const BOTH: Kind = 8;
 /// As [`WRAPPING`], of bits that differ.
-const EITHER: Kind = 5;
+const EITHER: Kind = 9;
+
+/// Whether sums are floats.
+const fn is_float(kind: Kind) -> bool {
+    kind <= SPLIT
+}
+
+/// Whether factors are bytes.
+const fn is_of_bytes(kind: Kind) -> bool {
+    matches!(kind, WRAPPING_BYTES | SATURATING_BYTES)
+}
 
 /// Decoded factors of products that share A.
 #[derive(Copy, Clone)]
@@ -124,32 +141,52 @@ impl<const N: usize> Default for Pass<'_, N> {
 /// Products of one form, for which loops are compiled by what they depend on.
 pub(super) trait Multiply {
     /// Runs the loops for `K` words along K, C and D of these kinds. Always inlined, see [`Work`].
-    fn run<const K: usize, const C: Kind, const D: Kind>(self, steps: &impl Steps);
+    fn run<S: Steps, const K: usize, const C: Kind, const D: Kind>(self, steps: &S);
 }
 
-/// Runs the loops that a form needs.
-pub(super) fn multiply(mma: &Mma, products: impl Multiply, steps: &impl Steps) {
-    match (mma.c, mma.d, mma.op) {
-        (_, _, ProductOp::And) => of_kind::<BOTH, BOTH>(mma, products, steps),
-        (_, _, ProductOp::Xor) => of_kind::<EITHER, EITHER>(mma, products, steps),
-        (SumFmt::S32, _, _) if mma.saturates => {
-            of_kind::<SATURATING, SATURATING>(mma, products, steps);
+/// Runs the loops that a form needs, of factors that may be small: too small to be multiplied in
+/// pairs.
+pub(super) fn multiply<S: Steps>(mma: &Mma, products: impl Multiply, are_small: bool, steps: &S) {
+    let k = Form::of::<S>(mma).words_along_k(mma);
+    match (Form::of::<S>(mma), mma.c, mma.d) {
+        (Form::Bits, _, _) if mma.op == ProductOp::And => any::<BOTH, BOTH>(k, products, steps),
+        (Form::Bits, _, _) => any::<EITHER, EITHER>(k, products, steps),
+        (Form::Bytes, _, _) if S::HAS_DOTS && mma.saturates => {
+            short::<SATURATING_BYTES, SATURATING_BYTES>(k, products, steps);
         }
-        (SumFmt::S32, _, _) => of_kind::<WRAPPING, WRAPPING>(mma, products, steps),
-        (SumFmt::F16, SumFmt::F16, _) => of_kind::<HALF, HALF>(mma, products, steps),
-        (SumFmt::F16, _, _) => of_kind::<HALF, SINGLE>(mma, products, steps),
-        (_, SumFmt::F16, _) => of_kind::<SINGLE, HALF>(mma, products, steps),
-        (_, _, _) => of_kind::<SINGLE, SINGLE>(mma, products, steps),
+        (Form::Bytes, _, _) if S::HAS_DOTS => {
+            short::<WRAPPING_BYTES, WRAPPING_BYTES>(k, products, steps);
+        }
+        (Form::PairOfBf16, _, _) if S::HAS_DOTS && are_small => {
+            short::<SPLIT, SPLIT>(k, products, steps);
+        }
+        (Form::PairOfBf16, _, _) if S::HAS_DOTS => short::<PAIRED, PAIRED>(k, products, steps),
+        (_, SumFmt::S32, _) if mma.saturates => {
+            any::<SATURATING, SATURATING>(k, products, steps);
+        }
+        (_, SumFmt::S32, _) => any::<WRAPPING, WRAPPING>(k, products, steps),
+        (_, SumFmt::F16, SumFmt::F16) => any::<HALF, HALF>(k, products, steps),
+        (_, SumFmt::F16, _) => any::<HALF, SINGLE>(k, products, steps),
+        (_, _, SumFmt::F16) => any::<SINGLE, HALF>(k, products, steps),
+        (_, _, _) => any::<SINGLE, SINGLE>(k, products, steps),
     }
 }
 
-fn of_kind<const C: Kind, const D: Kind>(mma: &Mma, products: impl Multiply, steps: &impl Steps) {
-    match words_along_k(mma) {
+/// Any number of words along K.
+fn any<const C: Kind, const D: Kind>(k: usize, products: impl Multiply, steps: &impl Steps) {
+    match k {
+        32 => steps.compiled(Along::<32, C, D, _>(products)),
+        64 => steps.compiled(Along::<64, C, D, _>(products)),
+        _ => short::<C, D>(k, products, steps),
+    }
+}
+
+/// Words along K that have several elements.
+fn short<const C: Kind, const D: Kind>(k: usize, products: impl Multiply, steps: &impl Steps) {
+    match k {
         4 => steps.compiled(Along::<4, C, D, _>(products)),
         8 => steps.compiled(Along::<8, C, D, _>(products)),
         16 => steps.compiled(Along::<16, C, D, _>(products)),
-        32 => steps.compiled(Along::<32, C, D, _>(products)),
-        64 => steps.compiled(Along::<64, C, D, _>(products)),
         k => unreachable!("no product has {k} words along K"),
     }
 }
@@ -160,8 +197,8 @@ impl<const K: usize, const C: Kind, const D: Kind, M: Multiply> Work for Along<K
     type Output = ();
 
     #[inline(always)]
-    fn run(self, steps: &impl Steps) {
-        self.0.run::<K, C, D>(steps);
+    fn run<S: Steps>(self, steps: &S) {
+        self.0.run::<S, K, C, D>(steps);
     }
 }
 
@@ -174,8 +211,8 @@ pub(super) struct Single<'a> {
 
 impl Multiply for Single<'_> {
     #[inline(always)]
-    fn run<const K: usize, const C: Kind, const D: Kind>(self, steps: &impl Steps) {
-        add_along::<_, K, C, D, 1>(self.m, &[self.pass], &[self.sums], steps);
+    fn run<S: Steps, const K: usize, const C: Kind, const D: Kind>(self, steps: &S) {
+        add_along::<S, K, C, D, 1>(self.m, &[self.pass], &[self.sums], steps);
     }
 }
 
@@ -185,7 +222,8 @@ pub(super) fn add_pair_of(mma: &Mma, pair: Pair<'_>, sums: Sums<'_>, steps: &imp
         Pair::Dense(a, b) => {
             let pass = Pass { a, b: [b] };
             let m = mma.m;
-            multiply(mma, Single { m, pass, sums }, steps);
+            // What a single product has decoded is no pair of bf16.
+            multiply(mma, Single { m, pass, sums }, false, steps);
         }
         Pair::Sparse(a, b) => match (mma.c == SumFmt::F16, mma.d == SumFmt::F16) {
             (true, true) => steps.compiled(Kept::<HALF, HALF> { mma, a, b, sums }),
@@ -208,9 +246,11 @@ impl<const C: Kind, const D: Kind> Work for Kept<'_, C, D> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self, steps: &impl Steps) {
+    fn run<S: Steps>(self, steps: &S) {
         let b = self.b.as_chunks::<COLUMNS>().0;
-        let strips = self.a.chunks_exact(stored_along_k(self.mma));
+        let strips = self
+            .a
+            .chunks_exact(Form::of::<S>(self.mma).stored_along_k(self.mma));
         for (strip, a) in strips.enumerate() {
             let mut rows = [steps.splat(0); 8];
             for (r, row) in rows.iter_mut().enumerate() {
@@ -268,11 +308,50 @@ fn add_strip<
     steps: &S,
 ) {
     let mut rows = [[steps.splat(0); R]; N];
-    if C <= SINGLE {
+    let mut are_small = false;
+    if is_float(C) {
+        let mut least = steps.splat(u32::MAX);
         for (rows, sums) in rows.iter_mut().zip(sums) {
             for (r, row) in rows.iter_mut().enumerate() {
                 *row = sums.float_row::<C, _>(first + r, steps);
+                if C == PAIRED {
+                    least = steps.least_float(*row, least);
+                }
             }
+        }
+        are_small = C == PAIRED && steps.is_word_below(least, least::SUM);
+    }
+    match are_small {
+        false => add_passes::<S, K, R, C, N>(first, passes, &mut rows, steps),
+        true => add_passes::<S, K, R, SPLIT, N>(first, passes, &mut rows, steps),
+    }
+    for (rows, sums) in rows.iter().zip(sums) {
+        for (r, &row) in rows.iter().enumerate() {
+            match is_float(D) {
+                true => sums.set_float_row::<D, _>(first + r, row, steps),
+                false => sums.set_integer_row::<D, _>(first + r, row, steps),
+            }
+        }
+    }
+}
+
+/// Adds the products of some rows.
+#[inline(always)]
+fn add_passes<S: Steps, const K: usize, const R: usize, const KIND: Kind, const N: usize>(
+    first: usize,
+    passes: &[Pass<'_, N>],
+    rows: &mut [[S::Row; R]; N],
+    steps: &S,
+) {
+    let mut sums = *rows;
+    if is_of_bytes(KIND) {
+        for (n, sums) in sums.iter_mut().enumerate() {
+            let mut sum = steps.splat(0);
+            for pass in passes {
+                let behind = &pass.b[n].as_chunks().0[K.max(8)];
+                sum = steps.subtract(sum, steps.load(behind));
+            }
+            *sums = [sum; R];
         }
     }
     for pass in passes {
@@ -290,23 +369,28 @@ fn add_strip<
                 for r in 0..R {
                     let a = steps.splat(a[r][k]);
                     for n in 0..N {
-                        rows[n][r] = match C {
-                            HALF | SINGLE => steps.add_float(a, columns[n], rows[n][r]),
-                            BOTH => steps.add_bits(steps.and(a, columns[n]), rows[n][r]),
-                            EITHER => steps.add_bits(steps.xor(a, columns[n]), rows[n][r]),
-                            _ => steps.add_pair(a, columns[n], rows[n][r]),
-                        };
+                        sums[n][r] = add::<S, KIND>(a, columns[n], sums[n][r], steps);
                     }
                 }
             }
         }
     }
-    for (rows, sums) in rows.iter().zip(sums) {
-        for (r, &row) in rows.iter().enumerate() {
-            match D <= SINGLE {
-                true => sums.set_float_row::<D, _>(first + r, row, steps),
-                false => sums.set_integer_row::<D, _>(first + r, row, steps),
-            }
+    *rows = sums;
+}
+
+/// Adds the product of a word of A and words of B.
+#[inline(always)]
+fn add<S: Steps, const KIND: Kind>(a: S::Row, b: S::Row, sum: S::Row, steps: &S) -> S::Row {
+    match KIND {
+        HALF | SINGLE => steps.add_float(a, b, sum),
+        PAIRED => steps.add_bf16(a, b, sum),
+        SPLIT => {
+            let ([a_high, a_low], [b_high, b_low]) = (steps.split_bf16(a), steps.split_bf16(b));
+            steps.add_float(a_low, b_low, steps.add_float(a_high, b_high, sum))
         }
+        WRAPPING_BYTES | SATURATING_BYTES => steps.add_bytes(a, b, sum),
+        BOTH => steps.add_bits(steps.and(a, b), sum),
+        EITHER => steps.add_bits(steps.xor(a, b), sum),
+        _ => steps.add_pair(a, b, sum),
     }
 }

@@ -1,6 +1,8 @@
 //! Products by vectors against those of single elements.
 
 use super::products::products_by;
+#[cfg(target_arch = "x86_64")]
+use super::steps::{Avx512, Dots};
 use super::*;
 use ptxjit_ir::{MatrixFmt, NumFmt, ProductOp, Round, Scale, SumFmt};
 
@@ -114,6 +116,30 @@ fn bits(seed: &mut u64) -> u64 {
     }
 }
 
+/// Pairs of bf16 that may be multiplied by an instruction that has no subnormal numbers: from 2^-56
+/// on, and half of them near that, so that sums are near the least normal number.
+fn moderate(seed: &mut u64) -> u64 {
+    let word = bits(seed);
+    let least = 127 - 56;
+    match word >> 4 & 31 {
+        0 => word & 0x8000_8000,
+        1 => word & 0x807f_8000 | 0x7f80_0000,
+        2..16 => word & 0x807f_807f | (least << 7 | least << 23) + (word & 0x0180_0100),
+        _ => word & 0x807f_807f | (least << 7 | least << 23) + (word & 0x1f80_1f80),
+    }
+}
+
+/// Sums below the least one that such an instruction may add to, some of them subnormal, and some
+/// not below it.
+fn small_sum(seed: &mut u64) -> u64 {
+    let word = bits(seed);
+    match word & 7 {
+        0 => 0,
+        1 => word & 0x80ff_ffff | 24 << 23,
+        _ => word & 0x8bff_ffff,
+    }
+}
+
 /// Registers of all operands. Every other time the factors of blocks are moderate.
 fn operands(mma: &Mma, seed: &mut u64) -> Vec<Lanes> {
     let first_factor = mma.n_args() - if mma.scale.is_some() { 2 } else { 0 };
@@ -157,7 +183,7 @@ fn so_does_code_for_any_processor() {
     for mma in forms().iter().flat_map(|mma| [mma; 8]) {
         let args = operands(mma, &mut seed);
         let mut buffer = Buffer::new(mma, u32::MAX, &args);
-        if !rows_by(mma, &mut buffer.fragments(mma), &Plain) {
+        if !rows_by(mma, &mut buffer.fragments(mma), &Plain::<false>) {
             assert!(mma.scale.is_some(), "{mma:?}");
             n_left_to_elements += 1;
             continue;
@@ -208,11 +234,13 @@ fn products_of_f64_give_the_bits_of_single_elements() {
 /// and without.
 #[test]
 fn products_in_a_frame_give_the_bits_of_single_elements() {
+    type Bits = fn(&mut u64) -> u64;
     let mut seed = 3;
-    for (mma, group) in forms()
-        .into_iter()
-        .flat_map(|mma| [(mma, u32::MAX), (mma, 0xffff_7ffe)])
-    {
+    for (mma, group, [of_factors, of_sums]) in forms().into_iter().flat_map(|mma| {
+        let values: [[Bits; 2]; 3] = [[bits; 2], [moderate; 2], [moderate, small_sum]];
+        let all = values.map(|values| (mma, u32::MAX, values));
+        all.into_iter().chain([(mma, 0xffff_7ffe, values[0])])
+    }) {
         let mut n_registers = 0;
         let mut place = |n: usize| -> Offsets {
             let first = n_registers;
@@ -253,32 +281,21 @@ fn products_in_a_frame_give_the_bits_of_single_elements() {
         }
         let products = Products::new(mma, a.to_vec(), b.to_vec(), list);
         let mut frame: Vec<[u32; WARP]> = (0..n_registers)
-            .map(|_| std::array::from_fn(|_| bits(&mut seed) as u32))
+            .map(|_| std::array::from_fn(|_| of_factors(&mut seed) as u32))
             .collect();
+        for at in sums.iter().flat_map(|at| &at[..mma.c_registers()]) {
+            frame[*at as usize / 128] = std::array::from_fn(|_| of_sums(&mut seed) as u32);
+        }
         for at in further.iter().flat_map(|at| &at[..mma.further_registers()]) {
             frame[*at as usize / 128] = std::array::from_fn(|lane| 0x7e7f_8081 + lane as u32);
         }
         let mut want = frame.clone();
-        let by_rows = Method::of(&mma) == Method::Rows && group == u32::MAX;
-        let by_other_steps = by_rows.then(|| {
-            let mut plain = frame.clone();
-            // SAFETY: the registers of all products are in the frame; so they are below.
-            unsafe { products_by(&products, plain.as_mut_ptr().cast(), &Plain) };
-            #[cfg(target_arch = "x86_64")]
-            if let Some(steps) = Avx2::detect() {
-                let mut by_256 = frame.clone();
-                // SAFETY: as above.
-                unsafe { products_by(&products, by_256.as_mut_ptr().cast(), &steps) };
-                assert_eq!(by_256, plain, "{mma:?}");
-            }
-            plain
-        });
+        if Method::of(&mma) == Method::Rows && group == u32::MAX {
+            // The registers of all products are in the frame.
+            check_other_steps(&products, &frame);
+        }
         // SAFETY: as above.
         unsafe { products_op(&products, group.into(), frame.as_mut_ptr().cast()) };
-        assert!(
-            by_other_steps.is_none_or(|other| other == frame),
-            "{mma:?}, by other steps"
-        );
         for product in &products.products {
             let of =
                 |offsets: &Offsets, n: usize| offsets.map(|at| at as usize / 128)[..n].to_vec();
@@ -311,4 +328,77 @@ fn products_in_a_frame_give_the_bits_of_single_elements() {
         }
         assert_eq!(frame, want, "{mma:?}, lanes {group:#x}");
     }
+}
+
+/// Sums of which the least bit is half of the least normal number, because of a sum or a factor that
+/// is just too small for the instruction that multiplies pairs.
+#[test]
+fn what_cancels_to_a_subnormal_number_stays() {
+    let mma = form(16, 8, [MatrixFmt::Bf16; 2], [SumFmt::F32; 2]);
+    // With `n` steps of the last bit above it.
+    let power = |exponent: i32, n: u32| ((exponent + 127) as u32) << 7 | n;
+    let pair = |first, second| first | second << 16;
+    let minus = 0x8000;
+    let least_bit = 1 << 22;
+    for (name, a, b, c) in [
+        (
+            "a sum",
+            pair(power(-52, 0), 0),
+            pair(power(-52, 0) | minus, 0),
+            (power(-104, 0) << 16) + 1,
+        ),
+        (
+            "a factor",
+            pair(power(-57, 1), power(-57, 2)),
+            pair(power(-56, 1), power(-56, 0) | minus),
+            0,
+        ),
+    ] {
+        let offsets = |first: u32| -> Offsets { std::array::from_fn(|n| first + 128 * n as u32) };
+        // The other steps along K add zero.
+        let of_first_lane = |word: u32| std::array::from_fn(|n| if n % 4 == 0 { word } else { 0 });
+        let mut frame = vec![[c; WARP]; 16];
+        frame[..8].fill(of_first_lane(a));
+        frame[8] = of_first_lane(b);
+        let [of_a, of_b, of_c] = [0, 1024, 1152].map(offsets);
+        let product = Product {
+            a: 0,
+            b: 0,
+            c: of_c,
+            further: [0; MOST_FURTHER],
+            d: of_c,
+        };
+        let products = Products::new(mma, vec![of_a], vec![of_b], vec![product]);
+        let got = products_of(&products, &frame, &Plain::<false>);
+        assert_eq!(got[9], [least_bit; WARP], "{name}");
+        check_other_steps(&products, &frame);
+    }
+}
+
+/// Compares the steps of other processors with plain ones.
+fn check_other_steps(products: &Products, frame: &[Words]) {
+    let want = products_of(products, frame, &Plain::<false>);
+    let paired = products_of(products, frame, &Plain::<true>);
+    assert_eq!(paired, want, "{:?}, in plain code with dots", products.mma);
+    #[cfg(target_arch = "x86_64")]
+    {
+        let by_256 = Avx2::detect().map(|steps| products_of(products, frame, &steps));
+        let by_512 = Avx512::detect().map(|steps| products_of(products, frame, &steps));
+        let by_dots = Dots::detect().map(|steps| products_of(products, frame, &steps));
+        for (name, got) in [("AVX2", by_256), ("AVX-512", by_512), ("dots", by_dots)] {
+            assert!(
+                got.is_none_or(|got| got == want),
+                "{:?} with {name}",
+                products.mma
+            );
+        }
+    }
+}
+
+/// A frame in which the registers of all products are, after them.
+fn products_of(products: &Products, frame: &[Words], steps: &impl Steps) -> Vec<Words> {
+    let mut frame = frame.to_vec();
+    // SAFETY: the callers have all registers in the frame.
+    unsafe { products_by(products, frame.as_mut_ptr().cast(), steps) };
+    frame
 }
