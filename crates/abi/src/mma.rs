@@ -10,6 +10,7 @@
     reason = "compiled code passes addresses of its own instructions and buffers; vector instructions are chosen when running"
 )]
 
+mod blocks;
 mod doubles;
 mod factors;
 mod form;

@@ -2,6 +2,7 @@
 
 use ptxjit_ir::{MatrixFmt, Mma, SumFmt};
 
+use super::blocks::Blocks;
 use super::steps::Steps;
 
 /// What a word of a decoded factor holds, of elements that are neighbors along K.
@@ -9,7 +10,7 @@ use super::steps::Steps;
 pub(super) enum Form {
     /// A float, as its value in f32.
     Float,
-    /// Two bf16, the first one in the high half: [`Steps::add_bf16`] takes that first.
+    /// Two bf16, the first one in the high half: [`Blocks::add_bf16`] takes that first.
     PairOfBf16,
     /// Two integers as i16.
     PairOfIntegers,
@@ -25,7 +26,7 @@ impl Form {
     /// pairs of integers.
     pub(super) fn of<S: Steps>(mma: &Mma) -> Form {
         use MatrixFmt::{B1, Bf16, S4, S8, U4, U8};
-        let has_dots = S::HAS_DOTS && mma.further_registers() == 0;
+        let has_dots = S::Blocks::HAS_DOTS && mma.further_registers() == 0;
         match (mma.a, mma.b, mma.c) {
             (B1, _, _) => Form::Bits,
             (Bf16, Bf16, _) if has_dots => Form::PairOfBf16,
@@ -86,8 +87,8 @@ pub(super) mod least {
         (least + 127) as u32
     }
 
-    /// A factor, as [`least_bf16`](super::Steps::least_bf16) gives it.
+    /// A factor, as [`least_bf16`](super::Blocks::least_bf16) gives it.
     pub(in crate::mma) const FACTOR: u16 = (exponent(-56) << 7 << 1) as u16 - 1;
-    /// A sum, as [`least_float`](super::Steps::least_float) gives it.
+    /// A sum, as [`least_float`](super::Blocks::least_float) gives it.
     pub(in crate::mma) const SUM: u32 = (exponent(-103) << 23 << 1) - 1;
 }

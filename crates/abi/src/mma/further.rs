@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use ptxjit_ir::{Convert, Mma, NumFmt, SumFmt, eval};
 
 use super::form::Form;
-use super::operands::{LARGEST_A, LARGEST_B, column_slot};
+use super::operands::{LARGEST_A, LARGEST_B, column_slot, to_blocks};
 use super::steps::Plain;
 use super::{COLUMNS, Words};
 
@@ -48,6 +48,7 @@ const MOST_KEPT: usize = LARGEST_A / 2 / 8;
 #[repr(align(64))]
 pub(super) struct Complete {
     a: [u32; LARGEST_A],
+    blocks_of_a: [u32; LARGEST_A],
     kept: [KeptRows; MOST_KEPT],
     b: [u32; LARGEST_B],
 }
@@ -55,6 +56,7 @@ pub(super) struct Complete {
 impl Complete {
     pub(super) const ZERO: Complete = Complete {
         a: [0; LARGEST_A],
+        blocks_of_a: [0; LARGEST_A],
         kept: [[Kept { element: 0, row: 0 }; 8]; MOST_KEPT],
         b: [0; LARGEST_B],
     };
@@ -64,6 +66,7 @@ impl Complete {
     pub(super) fn set_a(&mut self, mma: &Mma, a: &[u32], further: &[Words]) -> bool {
         if let (Some(selector), [metadata, ..], SumFmt::S32) = (mma.selector, further, mma.c) {
             spread(mma, selector, a, metadata, &mut self.a);
+            to_blocks(&self.a, form(mma).words_along_k(mma), &mut self.blocks_of_a);
             return true;
         }
         let k = form(mma).stored_along_k(mma);
@@ -85,6 +88,8 @@ impl Complete {
         }
         if let (Some(selector), [metadata, ..]) = (mma.selector, further) {
             keep(mma, selector, room, metadata, &mut self.kept);
+        } else {
+            to_blocks(room, k, &mut self.blocks_of_a);
         }
         true
     }
@@ -124,7 +129,7 @@ impl Complete {
                 b,
             ));
         }
-        Some(Pair::Dense(&self.a[..mma.m * k], b))
+        Some(Pair::Dense(&self.blocks_of_a[..mma.m * k], b))
     }
 }
 

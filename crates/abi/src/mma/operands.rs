@@ -2,7 +2,8 @@
 //! hold them.
 //!
 //! Everything is a word of 32 bits, which has one element or neighbors along K ([`Form`]). A is kept
-//! by rows, of a sparse one what is stored. B is kept by rows whose columns stand in the order of
+//! by blocks of four rows by four words, and that of a product with something behind C by rows, of a
+//! sparse one what is stored. B is kept by rows whose columns stand in the order of
 //! [`column_slot`], which is that of two registers of C and D side by side, so that no sum is moved
 //! from lane to lane.
 
@@ -10,6 +11,7 @@ use std::sync::LazyLock;
 
 use ptxjit_ir::{FragmentLayout, MatrixFmt, Mma, eval};
 
+use super::blocks::{BLOCK, Blocks};
 use super::form::{Form, bias, least};
 use super::steps::{Steps, Work};
 use super::{COLUMNS, Offsets, ROWS, Words};
@@ -167,23 +169,23 @@ impl<'f, F: Iterator<Item = (Factor<'f>, &'f mut [u32])>> Work for Decode<'_, F>
     fn run<S: Steps>(self, steps: &S) -> bool {
         let (mma, side) = (self.mma, self.side);
         let form = Form::of::<S>(mma);
-        let mut least = steps.splat(u32::MAX);
+        let mut least = steps.blocks().splat(u32::MAX);
         for (registers, out) in self.factors {
             decode((mma, form), side, registers, out, steps);
             if form == Form::PairOfBf16 {
-                least = least_of(registers, least, steps);
+                least = least_of(registers, least, steps.blocks());
             }
         }
-        steps.is_half_below(least, least::FACTOR)
+        steps.blocks().is_half_below(least, least::FACTOR)
     }
 }
 
-/// As [`Steps::least_bf16`] of all elements.
+/// As [`Blocks::least_bf16`] of all elements.
 #[inline(always)]
-fn least_of<S: Steps>(registers: Factor<'_>, mut least: S::Row, steps: &S) -> S::Row {
+fn least_of<B: Blocks>(registers: Factor<'_>, mut least: B::Block, blocks: B) -> B::Block {
     for n in 0..registers.offsets.len() {
         for words in registers.register(n).as_chunks().0 {
-            least = steps.least_bf16(steps.load(words), least);
+            least = blocks.least_bf16(blocks.load(words), least);
         }
     }
     least
@@ -259,16 +261,19 @@ fn decode_bytes(
     if place.side == Side::A {
         return;
     }
-    let (rows, behind) = out
-        .as_chunks_mut::<COLUMNS>()
-        .0
-        .split_at_mut(Form::Bytes.words_along_k(mma).max(8));
-    let biases = steps.splat(u32::from_ne_bytes([bias(mma); 4]));
-    let mut sums = steps.splat(0);
-    for row in &rows[..place.k] {
-        sums = steps.add_bytes(biases, steps.load(row), sums);
+    let blocks = steps.blocks();
+    let (rows, behind) = out.split_at_mut(COLUMNS * Form::Bytes.words_along_k(mma).max(8));
+    let biases = blocks.splat(u32::from_ne_bytes([bias(mma); 4]));
+    let mut sums = blocks.splat(0);
+    // A block is two rows here.
+    for block in rows[..COLUMNS * place.k].as_chunks().0 {
+        sums = blocks.add_bytes(biases, blocks.load(block), sums);
     }
-    behind[0] = steps.words(sums);
+    let mut of_both = [0; BLOCK];
+    blocks.store(sums, &mut of_both);
+    for column in 0..COLUMNS {
+        behind[column] = of_both[column].wrapping_add(of_both[column + COLUMNS]);
+    }
 }
 
 /// Where the decoded words of a register go.
@@ -278,6 +283,8 @@ struct Place {
     n_below: usize,
     /// Words of a row of A.
     k: usize,
+    /// Whether A is kept by rows.
+    is_by_rows: bool,
 }
 
 impl Place {
@@ -286,6 +293,7 @@ impl Place {
             side,
             n_below: mma.m / 8,
             k: form.stored_along_k(mma),
+            is_by_rows: mma.further_registers() != 0,
         }
     }
 
@@ -299,8 +307,18 @@ impl Place {
         decode: impl Fn([u32; 4]) -> [u32; N],
     ) {
         match self.side {
-            Side::A => self.fill_rows(registers, out, decode),
+            Side::A if self.is_by_rows => self.fill_rows(registers, out, decode),
+            Side::A => self.fill_blocks(registers, out, decode),
             Side::B => fill_columns(registers, out, steps, decode),
+        }
+    }
+
+    /// Which rows a register of A has, by eights, and its first word along K.
+    #[inline(always)]
+    fn place_of<const N: usize>(&self, register: usize) -> (usize, usize) {
+        match self.n_below {
+            1 => (0, register * N),
+            _ => (register % 2, register / 2 * N),
         }
     }
 
@@ -312,14 +330,47 @@ impl Place {
         decode: impl Fn([u32; 4]) -> [u32; N],
     ) {
         for n in 0..registers.offsets.len() {
-            let (below, k) = match self.n_below {
-                1 => (0, n * N),
-                _ => (n % 2, n / 2 * N),
-            };
+            let (below, k) = self.place_of::<N>(n);
             let rows = out[8 * below * self.k..][..8 * self.k].chunks_exact_mut(self.k);
             let quads = registers.register(n).as_chunks::<4>().0;
             for (row, words) in rows.zip(quads) {
                 row[k..][..N].copy_from_slice(&decode(*words));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn fill_blocks<const N: usize>(
+        &self,
+        registers: Factor<'_>,
+        out: &mut [u32],
+        decode: impl Fn([u32; 4]) -> [u32; N],
+    ) {
+        for n in 0..registers.offsets.len() {
+            let (below, k) = self.place_of::<N>(n);
+            let blocks = out[8 * below * self.k..][..8 * self.k].chunks_exact_mut(4 * self.k);
+            let quads = registers.register(n).as_chunks::<4>().0.as_chunks::<4>().0;
+            for (of_rows, quads) in blocks.zip(quads) {
+                let along_k = of_rows[4 * k..][..4 * N].as_chunks_mut::<BLOCK>().0;
+                for (row, words) in quads.iter().enumerate() {
+                    let words = decode(*words);
+                    for (block, words) in along_k.iter_mut().zip(words.as_chunks::<4>().0) {
+                        block[4 * row..][..4].copy_from_slice(words);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The blocks of an A that is kept by rows.
+pub(super) fn to_blocks(rows: &[u32], k: usize, blocks: &mut [u32]) {
+    let of_rows = rows.chunks_exact(4 * k).zip(blocks.chunks_exact_mut(4 * k));
+    for (rows, blocks) in of_rows {
+        for (row, words) in rows.chunks_exact(k).enumerate() {
+            let along_k = blocks.as_chunks_mut::<BLOCK>().0.iter_mut();
+            for (block, words) in along_k.zip(words.as_chunks::<4>().0) {
+                block[4 * row..][..4].copy_from_slice(words);
             }
         }
     }

@@ -321,13 +321,8 @@ impl Tiles<'_> {
         steps: &S,
     ) {
         match tile.columns.len() {
-            1 => self.add::<S, K, C, D, 1>(tile, 0, steps),
-            4 if S::SUMS >= 16 => self.add::<S, K, C, D, 4>(tile, 0, steps),
-            n => {
-                for first in (0..n).step_by(2) {
-                    self.add::<S, K, C, D, 2>(tile, first, steps);
-                }
-            }
+            1 => self.add::<S, K, C, D, 1>(tile, steps),
+            _ => self.add::<S, K, C, D, 2>(tile, steps),
         }
     }
 
@@ -336,16 +331,15 @@ impl Tiles<'_> {
     fn add<S: Steps, const K: usize, const C: Kind, const D: Kind, const N: usize>(
         &self,
         tile: &Tile,
-        first: usize,
         steps: &S,
     ) {
         let (m, sizes) = (self.products.mma.m, &self.sizes);
-        let columns: &[usize; N] = tile.columns[first..].first_chunk().expect("a whole tile");
+        let columns: &[usize; N] = tile.columns.first_chunk().expect("a whole tile");
         let sums = columns.map(|column| self.frame.sums(&self.products.products[column]));
         let mut passes = [Pass::<N>::default(); MOST_ALONG_K];
         for (pass, (a, b)) in passes.iter_mut().zip(&tile.factors) {
             pass.a = sizes.a_of(self.a, *a);
-            for (column, &b) in pass.b.iter_mut().zip(&b[first..]) {
+            for (column, &b) in pass.b.iter_mut().zip(b) {
                 *column = sizes.b_of(self.b, b);
             }
         }

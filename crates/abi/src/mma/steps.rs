@@ -1,12 +1,13 @@
-//! The steps of a product for which processors have instructions of their own: in plain code, with
-//! AVX2, FMA and F16C, and with the registers and the dot products of AVX-512.
+//! The steps of a product for which processors have instructions of their own: in plain code, and
+//! with AVX2, FMA and F16C. The multiplying loops have theirs in [`blocks`](super::blocks).
 
 use ptxjit_ir::{Convert, MatrixFmt, NumFmt, eval};
 
 use super::COLUMNS;
+use super::blocks::Blocks;
 
 /// What stands for every NaN in a sum.
-const CANONICAL_NAN: u32 = 0x7fff_ffff;
+pub(super) const CANONICAL_NAN: u32 = 0x7fff_ffff;
 
 /// A loop over steps, compiled as a function of its own for the instructions of the processor: one
 /// function with the loops of all forms takes minutes to compile.
@@ -26,13 +27,15 @@ pub(super) trait Steps: Sized {
     type Row: Copy;
     /// Four f64.
     type Wide: Copy;
-    /// Rows of sums that the registers of the processor have room for beside the factors: 8 or 16.
-    const SUMS: usize = 8;
-    /// Whether [`Steps::add_bf16`] and [`Steps::add_bytes`] are one instruction each.
-    const HAS_DOTS: bool = false;
+    /// Operations on blocks.
+    type Blocks: Blocks;
 
+    /// Operations on blocks.
+    fn blocks(&self) -> Self::Blocks;
     /// Runs a loop with these steps.
-    fn compiled<W: Work>(&self, work: W) -> W::Output;
+    fn compiled<W: Work>(&self, work: W) -> W::Output {
+        self.blocks().compiled(work, self)
+    }
     /// A row from its even columns and its odd ones.
     fn row(&self, even: [u32; 4], odd: [u32; 4]) -> Self::Row;
     /// The even columns and the odd ones.
@@ -59,32 +62,6 @@ pub(super) trait Steps: Sized {
     fn splat(&self, word: u32) -> Self::Row;
     /// `a * b + sum` in f32.
     fn add_float(&self, a: Self::Row, b: Self::Row, sum: Self::Row) -> Self::Row;
-    /// The sum of two products of i16 and `sum`.
-    fn add_pair(&self, a: Self::Row, b: Self::Row, sum: Self::Row) -> Self::Row;
-    /// `a * b + sum` of the high halves as bf16, then of the low ones, where no factor and no sum
-    /// is subnormal.
-    fn add_bf16(&self, a: Self::Row, b: Self::Row, sum: Self::Row) -> Self::Row;
-    /// The high halves of words as bf16 in f32, and the low ones.
-    fn split_bf16(&self, row: Self::Row) -> [Self::Row; 2];
-    /// The sum of the four products of unsigned bytes of `a` and signed ones of `b`, and `sum`.
-    fn add_bytes(&self, a: Self::Row, b: Self::Row, sum: Self::Row) -> Self::Row;
-    /// The difference of words.
-    fn subtract(&self, a: Self::Row, b: Self::Row) -> Self::Row;
-    /// The least of the halves of `least` and of the magnitudes in `row` less one, so that zero is
-    /// the greatest: of bf16, whose bits the result has without the sign, times two.
-    fn least_bf16(&self, row: Self::Row, least: Self::Row) -> Self::Row;
-    /// Whether a half is less than a bound.
-    fn is_half_below(&self, halves: Self::Row, bound: u16) -> bool;
-    /// As [`Steps::least_bf16`], of words that are f32.
-    fn least_float(&self, row: Self::Row, least: Self::Row) -> Self::Row;
-    /// Whether a word is less than a bound.
-    fn is_word_below(&self, words: Self::Row, bound: u32) -> bool;
-    /// Bits that are set in both.
-    fn and(&self, a: Self::Row, b: Self::Row) -> Self::Row;
-    /// Bits that differ.
-    fn xor(&self, a: Self::Row, b: Self::Row) -> Self::Row;
-    /// How many bits of each word are set, and `sum`.
-    fn add_bits(&self, bits: Self::Row, sum: Self::Row) -> Self::Row;
     /// f32 with one NaN.
     fn canonical(&self, row: Self::Row) -> Self::Row;
     /// Eight words of each column become rows.
@@ -100,15 +77,16 @@ pub(super) trait Steps: Sized {
 }
 
 /// Code for any processor, and if `DOTS`, what is done where processors have dot products.
+#[derive(Copy, Clone)]
 pub(super) struct Plain<const DOTS: bool = false>;
 
 impl<const DOTS: bool> Steps for Plain<DOTS> {
     type Row = [u32; COLUMNS];
     type Wide = [f64; 4];
-    const HAS_DOTS: bool = DOTS;
+    type Blocks = Self;
 
-    fn compiled<W: Work>(&self, work: W) -> W::Output {
-        work.run(self)
+    fn blocks(&self) -> Self {
+        *self
     }
 
     fn row(&self, even: [u32; 4], odd: [u32; 4]) -> Self::Row {
@@ -178,74 +156,6 @@ impl<const DOTS: bool> Steps for Plain<DOTS> {
         std::array::from_fn(|n| a[n].mul_add(b[n], sum[n]).to_bits())
     }
 
-    fn add_pair(&self, a: Self::Row, b: Self::Row, sum: Self::Row) -> Self::Row {
-        let halves = |word: u32| [word as i16, (word >> 16) as i16].map(i32::from);
-        std::array::from_fn(|n| {
-            let ([low, high], [b_low, b_high]) = (halves(a[n]), halves(b[n]));
-            sum[n].wrapping_add((low * b_low + high * b_high) as u32)
-        })
-    }
-
-    fn add_bf16(&self, a: Self::Row, b: Self::Row, sum: Self::Row) -> Self::Row {
-        let ([a_high, a_low], [b_high, b_low]) = (self.split_bf16(a), self.split_bf16(b));
-        self.add_float(a_low, b_low, self.add_float(a_high, b_high, sum))
-    }
-
-    fn split_bf16(&self, row: Self::Row) -> [Self::Row; 2] {
-        [
-            row.map(|word| word & 0xffff_0000),
-            row.map(|word| word << 16),
-        ]
-    }
-
-    fn add_bytes(&self, a: Self::Row, b: Self::Row, sum: Self::Row) -> Self::Row {
-        std::array::from_fn(|n| {
-            let pairs = a[n].to_le_bytes().into_iter().zip(b[n].to_le_bytes());
-            let products = pairs.map(|(a, b)| i32::from(a) * i32::from(b as i8));
-            sum[n].wrapping_add(products.sum::<i32>() as u32)
-        })
-    }
-
-    fn subtract(&self, a: Self::Row, b: Self::Row) -> Self::Row {
-        std::array::from_fn(|n| a[n].wrapping_sub(b[n]))
-    }
-
-    fn least_bf16(&self, row: Self::Row, least: Self::Row) -> Self::Row {
-        std::array::from_fn(|n| {
-            let [low, high] = [0, 16].map(|at| {
-                let magnitude = ((row[n] >> at) as u16) << 1;
-                magnitude.wrapping_sub(1).min((least[n] >> at) as u16)
-            });
-            u32::from(low) | u32::from(high) << 16
-        })
-    }
-
-    fn is_half_below(&self, halves: Self::Row, bound: u16) -> bool {
-        halves
-            .iter()
-            .any(|&word| (word as u16) < bound || ((word >> 16) as u16) < bound)
-    }
-
-    fn least_float(&self, row: Self::Row, least: Self::Row) -> Self::Row {
-        std::array::from_fn(|n| (row[n] << 1).wrapping_sub(1).min(least[n]))
-    }
-
-    fn is_word_below(&self, words: Self::Row, bound: u32) -> bool {
-        words.iter().any(|&word| word < bound)
-    }
-
-    fn and(&self, a: Self::Row, b: Self::Row) -> Self::Row {
-        std::array::from_fn(|n| a[n] & b[n])
-    }
-
-    fn xor(&self, a: Self::Row, b: Self::Row) -> Self::Row {
-        std::array::from_fn(|n| a[n] ^ b[n])
-    }
-
-    fn add_bits(&self, bits: Self::Row, sum: Self::Row) -> Self::Row {
-        std::array::from_fn(|n| sum[n] + bits[n].count_ones())
-    }
-
     fn canonical(&self, row: Self::Row) -> Self::Row {
         row.map(|x| match f32::from_bits(x).is_nan() {
             true => CANONICAL_NAN,
@@ -277,4 +187,4 @@ impl<const DOTS: bool> Steps for Plain<DOTS> {
 #[cfg(target_arch = "x86_64")]
 mod vectors;
 #[cfg(target_arch = "x86_64")]
-pub(super) use vectors::{Avx2, Avx512, Dots};
+pub(super) use vectors::{Avx2, Avx512, Dots, Processor};

@@ -7,6 +7,7 @@
 
 use ptxjit_ir::{Mma, ProductOp, SumFmt};
 
+use super::blocks::{BLOCK, Blocks};
 use super::form::{Form, least};
 use super::further::{KeptRows, Pair};
 use super::steps::{Steps, Work};
@@ -51,6 +52,77 @@ impl<'a> Sums<'a> {
         }
     }
 
+    /// The words of the lanes that hold four rows in register `n` of C.
+    #[inline(always)]
+    fn block_of_c(&self, n: usize, rows: usize) -> [u32; BLOCK] {
+        let (base, offsets) = self.c;
+        // SAFETY: by the promise of `at`; a register has two blocks.
+        unsafe {
+            let register = base.add(offsets[n] as usize);
+            register.cast::<[u32; BLOCK]>().add(rows % 2).read()
+        }
+    }
+
+    #[inline(always)]
+    fn set_block_of_d<B: Blocks>(&self, n: usize, rows: usize, block: B::Block, blocks: B) {
+        let (base, offsets) = self.d;
+        // SAFETY: as in `block_of_c`.
+        unsafe {
+            let register = base.add(offsets[n] as usize);
+            let words = register.cast::<[u32; BLOCK]>().add(rows % 2);
+            blocks.store(block, &mut *words);
+        }
+    }
+
+    /// Four rows of C: their even columns and their odd ones.
+    #[inline(always)]
+    fn float_rows<B: Blocks, const C: Kind>(&self, rows: usize, blocks: B) -> [B::Block; 2] {
+        let below = rows / 2;
+        if C == HALF {
+            return blocks.from_halves(blocks.load(&self.block_of_c(below, rows)));
+        }
+        [
+            blocks.load(&self.block_of_c(2 * below, rows)),
+            blocks.load(&self.block_of_c(2 * below + 1, rows)),
+        ]
+    }
+
+    #[inline(always)]
+    fn set_float_rows<B: Blocks, const D: Kind>(
+        &self,
+        rows: usize,
+        [even, odd]: [B::Block; 2],
+        blocks: B,
+    ) {
+        let below = rows / 2;
+        let [even, odd] = [blocks.canonical(even), blocks.canonical(odd)];
+        if D == HALF {
+            return self.set_block_of_d(below, rows, blocks.to_halves([even, odd]), blocks);
+        }
+        self.set_block_of_d(2 * below, rows, even, blocks);
+        self.set_block_of_d(2 * below + 1, rows, odd, blocks);
+    }
+
+    /// C is added last, since it is this sum that saturates. Before, at most 128 products of 16
+    /// bits cannot wrap.
+    #[inline(always)]
+    fn set_integer_rows<B: Blocks, const D: Kind>(
+        &self,
+        rows: usize,
+        even_and_odd: [B::Block; 2],
+        blocks: B,
+    ) {
+        for (n, sums) in even_and_odd.into_iter().enumerate() {
+            let n = rows / 2 * 2 + n;
+            let c = blocks.load(&self.block_of_c(n, rows));
+            let sums = match matches!(D, SATURATING | SATURATING_BYTES) {
+                true => blocks.add_saturating(c, sums),
+                false => blocks.add(c, sums),
+            };
+            self.set_block_of_d(n, rows, sums, blocks);
+        }
+    }
+
     /// A row of C.
     #[inline(always)]
     fn float_row<const C: Kind, S: Steps>(&self, row: usize, steps: &S) -> S::Row {
@@ -74,23 +146,6 @@ impl<'a> Sums<'a> {
         let [even, odd] = steps.columns(sums);
         self.set_quad_of_d(2 * below, row, even);
         self.set_quad_of_d(2 * below + 1, row, odd);
-    }
-
-    /// C is added last, since it is this sum that saturates. Before, at most 128 products of 16
-    /// bits cannot wrap.
-    #[inline(always)]
-    fn set_integer_row<const D: Kind, S: Steps>(&self, row: usize, sums: S::Row, steps: &S) {
-        let below = row / 8;
-        for (n, mut words) in steps.columns(sums).into_iter().enumerate() {
-            let c = self.quad_of_c(2 * below + n, row);
-            for (sum, c) in words.iter_mut().zip(c) {
-                *sum = match matches!(D, SATURATING | SATURATING_BYTES) {
-                    true => (c as i32).saturating_add(*sum as i32) as u32,
-                    false => c.wrapping_add(*sum),
-                };
-            }
-            self.set_quad_of_d(2 * below + n, row, words);
-        }
     }
 }
 
@@ -151,16 +206,18 @@ pub(super) fn multiply<S: Steps>(mma: &Mma, products: impl Multiply, are_small: 
     match (Form::of::<S>(mma), mma.c, mma.d) {
         (Form::Bits, _, _) if mma.op == ProductOp::And => any::<BOTH, BOTH>(k, products, steps),
         (Form::Bits, _, _) => any::<EITHER, EITHER>(k, products, steps),
-        (Form::Bytes, _, _) if S::HAS_DOTS && mma.saturates => {
+        (Form::Bytes, _, _) if S::Blocks::HAS_DOTS && mma.saturates => {
             short::<SATURATING_BYTES, SATURATING_BYTES>(k, products, steps);
         }
-        (Form::Bytes, _, _) if S::HAS_DOTS => {
+        (Form::Bytes, _, _) if S::Blocks::HAS_DOTS => {
             short::<WRAPPING_BYTES, WRAPPING_BYTES>(k, products, steps);
         }
-        (Form::PairOfBf16, _, _) if S::HAS_DOTS && are_small => {
+        (Form::PairOfBf16, _, _) if S::Blocks::HAS_DOTS && are_small => {
             short::<SPLIT, SPLIT>(k, products, steps);
         }
-        (Form::PairOfBf16, _, _) if S::HAS_DOTS => short::<PAIRED, PAIRED>(k, products, steps),
+        (Form::PairOfBf16, _, _) if S::Blocks::HAS_DOTS => {
+            short::<PAIRED, PAIRED>(k, products, steps)
+        }
         (_, SumFmt::S32, _) if mma.saturates => {
             any::<SATURATING, SATURATING>(k, products, steps);
         }
@@ -269,8 +326,8 @@ impl<const C: Kind, const D: Kind> Work for Kept<'_, C, D> {
     }
 }
 
-/// With `K` words along K. As many rows of sums as there is room for stay in registers of the
-/// processor: its multiply-adds need eight to hide how long each takes, and rows of several
+/// With `K` words along K. As many blocks of sums as there is room for stay in registers of the
+/// processor: its multiply-adds need eight vectors to hide how long each takes, and rows of several
 /// products take fewer loads.
 #[inline(always)]
 pub(super) fn add_along<S: Steps, const K: usize, const C: Kind, const D: Kind, const N: usize>(
@@ -279,23 +336,31 @@ pub(super) fn add_along<S: Steps, const K: usize, const C: Kind, const D: Kind, 
     sums: &[Sums<'_>; N],
     steps: &S,
 ) {
-    if 8 * N <= S::SUMS || N == 1 {
-        for first in (0..m).step_by(8) {
-            add_strip::<S, K, 8, C, D, N>(first, passes, sums, steps);
+    let (fours, blocks) = (m / 4, steps.blocks());
+    // Each four rows are two blocks, of the even columns and of the odd ones.
+    let most = S::Blocks::ROOM / (2 * N);
+    if most >= 4 && fours == 4 {
+        add_strip::<_, K, 4, C, D, N>(0, passes, sums, blocks);
+    } else if most >= 2 {
+        for first in (0..fours).step_by(2) {
+            add_strip::<_, K, 2, C, D, N>(first, passes, sums, blocks);
         }
     } else {
-        for first in (0..m).step_by(4) {
-            add_strip::<S, K, 4, C, D, N>(first, passes, sums, steps);
+        for first in 0..fours {
+            add_strip::<_, K, 1, C, D, N>(first, passes, sums, blocks);
         }
     }
 }
+
+/// Blocks of the even columns and of the odd ones of `R` times four rows, for each product.
+type Strip<B, const R: usize, const N: usize> = [[[<B as Blocks>::Block; 2]; R]; N];
 
 // Below are loops where closures would be shorter: a closure is compiled without the instructions
 // of the vector forms around it, and then not inlined.
 
 #[inline(always)]
 fn add_strip<
-    S: Steps,
+    B: Blocks,
     const K: usize,
     const R: usize,
     const C: Kind,
@@ -305,31 +370,30 @@ fn add_strip<
     first: usize,
     passes: &[Pass<'_, N>],
     sums: &[Sums<'_>; N],
-    steps: &S,
+    blocks: B,
 ) {
-    let mut rows = [[steps.splat(0); R]; N];
-    let mut are_small = false;
+    let mut strip: Strip<B, R, N> = [[[blocks.splat(0); 2]; R]; N];
+    let mut least = blocks.splat(u32::MAX);
     if is_float(C) {
-        let mut least = steps.splat(u32::MAX);
-        for (rows, sums) in rows.iter_mut().zip(sums) {
-            for (r, row) in rows.iter_mut().enumerate() {
-                *row = sums.float_row::<C, _>(first + r, steps);
+        for (rows, sums) in strip.iter_mut().zip(sums) {
+            for (r, rows) in rows.iter_mut().enumerate() {
+                *rows = sums.float_rows::<B, C>(first + r, blocks);
                 if C == PAIRED {
-                    least = steps.least_float(*row, least);
+                    least = blocks.least_float(rows[0], least);
+                    least = blocks.least_float(rows[1], least);
                 }
             }
         }
-        are_small = C == PAIRED && steps.is_word_below(least, least::SUM);
     }
-    match are_small {
-        false => add_passes::<S, K, R, C, N>(first, passes, &mut rows, steps),
-        true => add_passes::<S, K, R, SPLIT, N>(first, passes, &mut rows, steps),
+    match C == PAIRED && blocks.is_word_below(least, least::SUM) {
+        false => add_passes::<B, K, R, C, N>(first, passes, &mut strip, blocks),
+        true => add_passes::<B, K, R, SPLIT, N>(first, passes, &mut strip, blocks),
     }
-    for (rows, sums) in rows.iter().zip(sums) {
-        for (r, &row) in rows.iter().enumerate() {
+    for (rows, sums) in strip.iter().zip(sums) {
+        for (r, &rows) in rows.iter().enumerate() {
             match is_float(D) {
-                true => sums.set_float_row::<D, _>(first + r, row, steps),
-                false => sums.set_integer_row::<D, _>(first + r, row, steps),
+                true => sums.set_float_rows::<B, D>(first + r, rows, blocks),
+                false => sums.set_integer_rows::<B, D>(first + r, rows, blocks),
             }
         }
     }
@@ -337,60 +401,72 @@ fn add_strip<
 
 /// Adds the products of some rows.
 #[inline(always)]
-fn add_passes<S: Steps, const K: usize, const R: usize, const KIND: Kind, const N: usize>(
+fn add_passes<B: Blocks, const K: usize, const R: usize, const KIND: Kind, const N: usize>(
     first: usize,
     passes: &[Pass<'_, N>],
-    rows: &mut [[S::Row; R]; N],
-    steps: &S,
+    strip: &mut Strip<B, R, N>,
+    blocks: B,
 ) {
-    let mut sums = *rows;
+    let mut sums = *strip;
     if is_of_bytes(KIND) {
         for (n, sums) in sums.iter_mut().enumerate() {
-            let mut sum = steps.splat(0);
+            let mut biased = [blocks.splat(0); 2];
             for pass in passes {
-                let behind = &pass.b[n].as_chunks().0[K.max(8)];
-                sum = steps.subtract(sum, steps.load(behind));
+                let behind = pass.b[n].as_chunks::<4>().0[2 * K.max(8)..].iter();
+                for (biased, behind) in biased.iter_mut().zip(behind) {
+                    *biased = blocks.subtract(*biased, blocks.rows(behind));
+                }
             }
-            *sums = [sum; R];
+            *sums = [biased; R];
         }
     }
     for pass in passes {
-        let a: &[[u32; K]] = &pass.a.as_chunks().0[first..first + R];
+        let fours_along_k = K / 4;
+        let a = &pass.a.as_chunks::<BLOCK>().0[first * fours_along_k..][..R * fours_along_k];
         let mut b = [&[[0; COLUMNS]; K]; N];
         for (b, values) in b.iter_mut().zip(pass.b) {
             *b = values.as_chunks().0.first_chunk().expect("B has K rows");
         }
-        for k in (0..K).step_by(4) {
-            for k in k..k + 4 {
-                let mut columns = [steps.splat(0); N];
+        for four in 0..fours_along_k {
+            let mut of_a = [blocks.splat(0); R];
+            for (r, of_a) in of_a.iter_mut().enumerate() {
+                *of_a = blocks.load(&a[r * fours_along_k + four]);
+            }
+            for k in 0..4 {
                 for n in 0..N {
-                    columns[n] = steps.load(&b[n][k]);
-                }
-                for r in 0..R {
-                    let a = steps.splat(a[r][k]);
-                    for n in 0..N {
-                        sums[n][r] = add::<S, KIND>(a, columns[n], sums[n][r], steps);
+                    let row = b[n][4 * four + k].as_chunks::<4>().0;
+                    let (even, odd) = (blocks.rows(&row[0]), blocks.rows(&row[1]));
+                    for r in 0..R {
+                        let a = blocks.column(of_a[r], k);
+                        let [of_even, of_odd] = &mut sums[n][r];
+                        *of_even = add::<B, KIND>(a, even, *of_even, blocks);
+                        *of_odd = add::<B, KIND>(a, odd, *of_odd, blocks);
                     }
                 }
             }
         }
     }
-    *rows = sums;
+    *strip = sums;
 }
 
-/// Adds the product of a word of A and words of B.
+/// Adds the product of a column of A and words of B.
 #[inline(always)]
-fn add<S: Steps, const KIND: Kind>(a: S::Row, b: S::Row, sum: S::Row, steps: &S) -> S::Row {
+fn add<B: Blocks, const KIND: Kind>(
+    a: B::Block,
+    b: B::Block,
+    sum: B::Block,
+    blocks: B,
+) -> B::Block {
     match KIND {
-        HALF | SINGLE => steps.add_float(a, b, sum),
-        PAIRED => steps.add_bf16(a, b, sum),
+        HALF | SINGLE => blocks.add_float(a, b, sum),
+        PAIRED => blocks.add_bf16(a, b, sum),
         SPLIT => {
-            let ([a_high, a_low], [b_high, b_low]) = (steps.split_bf16(a), steps.split_bf16(b));
-            steps.add_float(a_low, b_low, steps.add_float(a_high, b_high, sum))
+            let ([a_high, a_low], [b_high, b_low]) = (blocks.split_bf16(a), blocks.split_bf16(b));
+            blocks.add_float(a_low, b_low, blocks.add_float(a_high, b_high, sum))
         }
-        WRAPPING_BYTES | SATURATING_BYTES => steps.add_bytes(a, b, sum),
-        BOTH => steps.add_bits(steps.and(a, b), sum),
-        EITHER => steps.add_bits(steps.xor(a, b), sum),
-        _ => steps.add_pair(a, b, sum),
+        WRAPPING_BYTES | SATURATING_BYTES => blocks.add_bytes(a, b, sum),
+        BOTH => blocks.add_bits(blocks.and(a, b), sum),
+        EITHER => blocks.add_bits(blocks.xor(a, b), sum),
+        _ => blocks.add_pair(a, b, sum),
     }
 }

@@ -21,10 +21,8 @@ pub(super) struct Tile {
 /// Tiles that have no more products along K have them all in the first-level cache.
 pub(super) const MOST_ALONG_K: usize = 4;
 
-/// Columns of a tile at most; others have one or two. Where registers have room for fewer sums, the
-/// loops take them in pairs: four rows of three columns would be as many sums as sixteen registers
-/// have room for beside the factors, and the compiler then keeps one of them in memory.
-pub(super) const MOST_COLUMNS: usize = 4;
+/// Columns of a tile at most: the registers of a processor have room for the sums of so many.
+pub(super) const MOST_COLUMNS: usize = 2;
 
 /// Puts products into tiles.
 pub(super) fn tiles(mma: &Mma, products: &[Product]) -> Vec<Tile> {
@@ -72,11 +70,6 @@ impl Planner<'_> {
             };
             self.is_done[column] = true;
             columns.push(column);
-        }
-        if columns.len() == 3
-            && let Some(left) = columns.pop()
-        {
-            self.is_done[left] = false;
         }
         let mut factors = Vec::new();
         let mut last = columns.clone();

@@ -2,47 +2,38 @@
 
 use core::arch::x86_64::{
     __m128i, __m256d, __m256i, _CMP_UNORD_Q, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128,
-    _mm_setr_epi8, _mm256_add_epi8, _mm256_add_epi16, _mm256_add_epi32, _mm256_and_si256,
-    _mm256_blendv_ps, _mm256_broadcastsi128_si256, _mm256_castps_si256, _mm256_castsi256_ps,
-    _mm256_cmp_ps, _mm256_cmpeq_epi16, _mm256_cmpeq_epi32, _mm256_cvtepi8_epi16,
-    _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_cvtps_ph, _mm256_dpbf16_ps, _mm256_dpbusd_epi32,
-    _mm256_fmadd_pd, _mm256_fmadd_ps, _mm256_loadu_pd, _mm256_loadu_si256, _mm256_madd_epi16,
-    _mm256_maddubs_epi16, _mm256_max_epu16, _mm256_max_epu32, _mm256_min_epu16, _mm256_min_epu32,
-    _mm256_movemask_epi8, _mm256_permute2x128_si256, _mm256_permutevar8x32_epi32,
-    _mm256_permutexvar_epi16, _mm256_set_m128i, _mm256_set1_epi8, _mm256_set1_epi16,
-    _mm256_set1_epi32, _mm256_set1_pd, _mm256_setr_epi16, _mm256_setr_epi32, _mm256_shuffle_epi8,
-    _mm256_slli_epi32, _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_storeu_pd, _mm256_sub_epi32,
+    _mm256_and_si256, _mm256_blendv_ps, _mm256_broadcastsi128_si256, _mm256_castps_si256,
+    _mm256_castsi256_ps, _mm256_cmp_ps, _mm256_cvtepi8_epi16, _mm256_cvtepu16_epi32,
+    _mm256_cvtph_ps, _mm256_cvtps_ph, _mm256_fmadd_pd, _mm256_fmadd_ps, _mm256_loadu_pd,
+    _mm256_loadu_si256, _mm256_permute2x128_si256, _mm256_permutevar8x32_epi32,
+    _mm256_permutexvar_epi16, _mm256_set_m128i, _mm256_set1_epi32, _mm256_set1_pd,
+    _mm256_setr_epi16, _mm256_setr_epi32, _mm256_slli_epi32, _mm256_sllv_epi32, _mm256_storeu_pd,
     _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
-    _mm256_xor_si256,
 };
 
-use super::{CANONICAL_NAN, COLUMNS, Plain, Steps, Work};
+use super::{CANONICAL_NAN, COLUMNS, Plain, Steps};
+use crate::mma::blocks::{Blocks, Blocks256, Blocks512};
 
-/// A processor with AVX2, FMA and F16C, whose registers have room for so many rows of sums, and
-/// which may have dot products.
+/// What a processor has of AVX2, FMA, F16C and more.
+pub(in crate::mma) trait Processor: Blocks {
+    /// If it has the instructions.
+    fn detect() -> Option<Self>;
+}
+
+/// A processor with AVX2, FMA and F16C, and with what its blocks need.
 #[derive(Copy, Clone)]
-pub(in crate::mma) struct Vectors<const SUMS: usize, const DOTS: bool>(());
+pub(in crate::mma) struct Vectors<B>(B);
 
-/// With 16 registers.
-pub(in crate::mma) type Avx2 = Vectors<8, false>;
-/// With 32 registers, which instructions of AVX-512 can name. Vectors still have 256 bits.
-pub(in crate::mma) type Avx512 = Vectors<16, false>;
+pub(in crate::mma) type Avx2 = Vectors<Blocks256>;
+/// With vectors of 512 bits for blocks.
+pub(in crate::mma) type Avx512 = Vectors<Blocks512<false>>;
 /// With dot products of pairs of bf16 and of bytes, too.
-pub(in crate::mma) type Dots = Vectors<16, true>;
+pub(in crate::mma) type Dots = Vectors<Blocks512<true>>;
 
-impl<const SUMS: usize, const DOTS: bool> Vectors<SUMS, DOTS> {
+impl<B: Processor> Vectors<B> {
     /// If the processor has the instructions.
     pub(in crate::mma) fn detect() -> Option<Self> {
-        let has_all = is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("fma")
-            && is_x86_feature_detected!("f16c")
-            && (SUMS == Avx2::SUMS
-                || is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl"))
-            && (!DOTS
-                || is_x86_feature_detected!("avx512bf16")
-                    && is_x86_feature_detected!("avx512bw")
-                    && is_x86_feature_detected!("avx512vnni"));
-        has_all.then_some(Vectors(()))
+        B::detect().map(Vectors)
     }
 }
 
@@ -57,38 +48,16 @@ fn words<const N: usize, T>(vector: T) -> [u32; N] {
     unsafe { core::mem::transmute_copy(&vector) }
 }
 
-#[target_feature(enable = "avx2,fma,f16c")]
-fn by_vectors<W: Work>(work: W, steps: &impl Steps) -> W::Output {
-    work.run(steps)
-}
-
-#[target_feature(enable = "avx512f,avx512vl,avx2,fma,f16c")]
-fn with_32_registers<W: Work>(work: W, steps: &impl Steps) -> W::Output {
-    work.run(steps)
-}
-
-#[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512bf16,avx512vnni,avx2,fma,f16c")]
-fn with_dots<W: Work>(work: W, steps: &impl Steps) -> W::Output {
-    work.run(steps)
-}
-
 // SAFETY of each block below: a `Vectors` is made only after the processor said that it has the
 // instructions.
-impl<const N: usize, const DOTS: bool> Steps for Vectors<N, DOTS> {
+impl<B: Processor> Steps for Vectors<B> {
     type Row = __m256i;
     type Wide = __m256d;
-    const SUMS: usize = N;
-    const HAS_DOTS: bool = DOTS;
+    type Blocks = B;
 
-    fn compiled<W: Work>(&self, work: W) -> W::Output {
-        // SAFETY: as above.
-        unsafe {
-            match (N == Avx2::SUMS, DOTS) {
-                (true, _) => by_vectors(work, self),
-                (false, false) => with_32_registers(work, self),
-                (false, true) => with_dots(work, self),
-            }
-        }
+    #[inline(always)]
+    fn blocks(&self) -> B {
+        self.0
     }
 
     #[inline(always)]
@@ -131,7 +100,7 @@ impl<const N: usize, const DOTS: bool> Steps for Vectors<N, DOTS> {
 
     #[inline(always)]
     fn row_of_pairs(&self, rows: &[[u32; 4]; 2]) -> __m256i {
-        if !DOTS {
+        if !B::HAS_DOTS {
             return self.load(&Plain::<true>.row_of_pairs(rows));
         }
         // SAFETY: as above; the rows have the size of what is loaded.
@@ -187,123 +156,6 @@ impl<const N: usize, const DOTS: bool> Steps for Vectors<N, DOTS> {
         unsafe {
             let (a, b) = (_mm256_castsi256_ps(a), _mm256_castsi256_ps(b));
             _mm256_castps_si256(_mm256_fmadd_ps(a, b, _mm256_castsi256_ps(sum)))
-        }
-    }
-
-    #[inline(always)]
-    fn add_pair(&self, a: __m256i, b: __m256i, sum: __m256i) -> __m256i {
-        // SAFETY: as above.
-        unsafe { _mm256_add_epi32(sum, _mm256_madd_epi16(a, b)) }
-    }
-
-    /// `vdpbf16ps` takes the high halves first and rounds to the nearest after each
-    /// multiply-add, but takes subnormal operands and results for zero.
-    #[inline(always)]
-    fn add_bf16(&self, a: __m256i, b: __m256i, sum: __m256i) -> __m256i {
-        if !DOTS {
-            let ([a_high, a_low], [b_high, b_low]) = (self.split_bf16(a), self.split_bf16(b));
-            return self.add_float(a_low, b_low, self.add_float(a_high, b_high, sum));
-        }
-        // SAFETY: as above; a vector of bf16 is any 256 bits.
-        unsafe {
-            let (a, b) = (core::mem::transmute(a), core::mem::transmute(b));
-            _mm256_castps_si256(_mm256_dpbf16_ps(_mm256_castsi256_ps(sum), a, b))
-        }
-    }
-
-    #[inline(always)]
-    fn split_bf16(&self, row: __m256i) -> [__m256i; 2] {
-        // SAFETY: as above.
-        unsafe {
-            let high = _mm256_set1_epi32(0xffff_0000_u32 as i32);
-            [_mm256_and_si256(row, high), _mm256_slli_epi32::<16>(row)]
-        }
-    }
-
-    #[inline(always)]
-    fn add_bytes(&self, a: __m256i, b: __m256i, sum: __m256i) -> __m256i {
-        if !DOTS {
-            let [a, b, sum] = [a, b, sum].map(|row| self.words(row));
-            return self.load(&Plain::<true>.add_bytes(a, b, sum));
-        }
-        // SAFETY: as above.
-        unsafe { _mm256_dpbusd_epi32(sum, a, b) }
-    }
-
-    #[inline(always)]
-    fn subtract(&self, a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: as above.
-        unsafe { _mm256_sub_epi32(a, b) }
-    }
-
-    #[inline(always)]
-    fn least_bf16(&self, row: __m256i, least: __m256i) -> __m256i {
-        // SAFETY: as above.
-        unsafe {
-            let magnitudes = _mm256_add_epi16(row, row);
-            let less_one = _mm256_add_epi16(magnitudes, _mm256_set1_epi16(-1));
-            _mm256_min_epu16(less_one, least)
-        }
-    }
-
-    #[inline(always)]
-    fn is_half_below(&self, halves: __m256i, bound: u16) -> bool {
-        // SAFETY: as above.
-        unsafe {
-            let at_least = _mm256_max_epu16(halves, _mm256_set1_epi16(bound as i16));
-            _mm256_movemask_epi8(_mm256_cmpeq_epi16(at_least, halves)) != -1
-        }
-    }
-
-    #[inline(always)]
-    fn least_float(&self, row: __m256i, least: __m256i) -> __m256i {
-        // SAFETY: as above.
-        unsafe {
-            let magnitudes = _mm256_add_epi32(row, row);
-            let less_one = _mm256_add_epi32(magnitudes, _mm256_set1_epi32(-1));
-            _mm256_min_epu32(less_one, least)
-        }
-    }
-
-    #[inline(always)]
-    fn is_word_below(&self, words: __m256i, bound: u32) -> bool {
-        // SAFETY: as above.
-        unsafe {
-            let at_least = _mm256_max_epu32(words, _mm256_set1_epi32(bound as i32));
-            _mm256_movemask_epi8(_mm256_cmpeq_epi32(at_least, words)) != -1
-        }
-    }
-
-    #[inline(always)]
-    fn and(&self, a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: as above.
-        unsafe { _mm256_and_si256(a, b) }
-    }
-
-    #[inline(always)]
-    fn xor(&self, a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: as above.
-        unsafe { _mm256_xor_si256(a, b) }
-    }
-
-    #[inline(always)]
-    fn add_bits(&self, bits: __m256i, sum: __m256i) -> __m256i {
-        // SAFETY: as above.
-        unsafe {
-            // Of each nibble by a table, then the sums of the bytes of each word.
-            let counts = _mm256_broadcastsi128_si256(_mm_setr_epi8(
-                0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4,
-            ));
-            let nibble = _mm256_set1_epi8(0xf);
-            let low = _mm256_and_si256(bits, nibble);
-            let high = _mm256_and_si256(_mm256_srli_epi32::<4>(bits), nibble);
-            let of_bytes = _mm256_add_epi8(
-                _mm256_shuffle_epi8(counts, low),
-                _mm256_shuffle_epi8(counts, high),
-            );
-            let of_pairs = _mm256_maddubs_epi16(of_bytes, _mm256_set1_epi8(1));
-            let of_words = _mm256_madd_epi16(of_pairs, _mm256_set1_epi16(1));
-            _mm256_add_epi32(sum, of_words)
         }
     }
 

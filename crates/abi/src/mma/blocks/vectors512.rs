@@ -1,0 +1,279 @@
+//! Blocks in vectors of 512 bits.
+
+use core::arch::x86_64::{
+    __m512i, _CMP_UNORD_Q, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128, _mm_setr_epi8,
+    _mm256_setzero_si256, _mm512_add_epi8, _mm512_add_epi16, _mm512_add_epi32, _mm512_and_si512,
+    _mm512_broadcast_i32x4, _mm512_castps_si512, _mm512_castsi512_ps, _mm512_cmp_ps_mask,
+    _mm512_cmplt_epi32_mask, _mm512_cmplt_epu16_mask, _mm512_cmplt_epu32_mask,
+    _mm512_cvtepi32_epi16, _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_cvtps_ph,
+    _mm512_dpbf16_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_si512, _mm512_madd_epi16,
+    _mm512_maddubs_epi16, _mm512_mask_mov_epi32, _mm512_min_epu16, _mm512_min_epu32,
+    _mm512_or_si512, _mm512_set1_epi8, _mm512_set1_epi16, _mm512_set1_epi32, _mm512_setzero_si512,
+    _mm512_shuffle_epi8, _mm512_shuffle_epi32, _mm512_slli_epi32, _mm512_srai_epi32,
+    _mm512_srli_epi32, _mm512_storeu_si512, _mm512_sub_epi32, _mm512_xor_si512,
+};
+
+use super::{BLOCK, Blocks};
+use crate::mma::steps::{CANONICAL_NAN, Plain, Processor, Steps, Work};
+
+/// A processor with AVX-512, and if `DOTS`, with dot products of pairs of bf16 and of bytes.
+#[derive(Copy, Clone)]
+pub(in crate::mma) struct Blocks512<const DOTS: bool>(());
+
+impl<const DOTS: bool> Processor for Blocks512<DOTS> {
+    fn detect() -> Option<Self> {
+        let has_all = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c")
+            && (!DOTS
+                || is_x86_feature_detected!("avx512bf16")
+                    && is_x86_feature_detected!("avx512vnni"));
+        has_all.then_some(Blocks512(()))
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,fma,f16c")]
+fn with_features<W: Work>(work: W, steps: &impl Steps) -> W::Output {
+    work.run(steps)
+}
+
+#[target_feature(enable = "avx512bf16,avx512vnni,avx512f,avx512bw,avx512vl,avx2,fma,f16c")]
+fn with_dots<W: Work>(work: W, steps: &impl Steps) -> W::Output {
+    work.run(steps)
+}
+
+// SAFETY of each block below: a `Blocks512` is made only after the processor said that it has the
+// instructions.
+impl<const DOTS: bool> Blocks for Blocks512<DOTS> {
+    type Block = __m512i;
+    const ROOM: usize = 16;
+    const HAS_DOTS: bool = DOTS;
+
+    fn compiled<W: Work>(self, work: W, steps: &impl Steps) -> W::Output {
+        // SAFETY: as above.
+        unsafe {
+            match DOTS {
+                true => with_dots(work, steps),
+                false => with_features(work, steps),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn load(self, words: &[u32; BLOCK]) -> __m512i {
+        // SAFETY: as above; the array has the size of what is loaded.
+        unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn store(self, block: __m512i, to: &mut [u32; BLOCK]) {
+        // SAFETY: as above; the array has the size of what is stored.
+        unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), block) }
+    }
+
+    #[inline(always)]
+    fn splat(self, word: u32) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_set1_epi32(word as i32) }
+    }
+
+    #[inline(always)]
+    fn rows(self, words: &[u32; 4]) -> __m512i {
+        // SAFETY: as above; the array has the size of what is loaded.
+        unsafe { _mm512_broadcast_i32x4(_mm_loadu_si128(words.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    fn column(self, block: __m512i, column: usize) -> __m512i {
+        // SAFETY: as above.
+        unsafe {
+            match column {
+                0 => _mm512_shuffle_epi32::<0x00>(block),
+                1 => _mm512_shuffle_epi32::<0x55>(block),
+                2 => _mm512_shuffle_epi32::<0xaa>(block),
+                _ => _mm512_shuffle_epi32::<0xff>(block),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn add_float(self, a: __m512i, b: __m512i, sum: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe {
+            let (a, b) = (_mm512_castsi512_ps(a), _mm512_castsi512_ps(b));
+            _mm512_castps_si512(_mm512_fmadd_ps(a, b, _mm512_castsi512_ps(sum)))
+        }
+    }
+
+    /// `vdpbf16ps` takes the high halves first and rounds to the nearest after each multiply-add,
+    /// but takes subnormal operands and results for zero.
+    #[inline(always)]
+    fn add_bf16(self, a: __m512i, b: __m512i, sum: __m512i) -> __m512i {
+        if !DOTS {
+            let ([a_high, a_low], [b_high, b_low]) = (self.split_bf16(a), self.split_bf16(b));
+            return self.add_float(a_low, b_low, self.add_float(a_high, b_high, sum));
+        }
+        // SAFETY: as above; a vector of bf16 is any 512 bits.
+        unsafe {
+            let (a, b) = (core::mem::transmute(a), core::mem::transmute(b));
+            _mm512_castps_si512(_mm512_dpbf16_ps(_mm512_castsi512_ps(sum), a, b))
+        }
+    }
+
+    #[inline(always)]
+    fn split_bf16(self, block: __m512i) -> [__m512i; 2] {
+        // SAFETY: as above.
+        let low = unsafe { _mm512_slli_epi32::<16>(block) };
+        [self.and(block, self.splat(0xffff_0000)), low]
+    }
+
+    #[inline(always)]
+    fn add_pair(self, a: __m512i, b: __m512i, sum: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_add_epi32(sum, _mm512_madd_epi16(a, b)) }
+    }
+
+    #[inline(always)]
+    fn add_bytes(self, a: __m512i, b: __m512i, sum: __m512i) -> __m512i {
+        if !DOTS {
+            let [mut a_words, mut b_words, mut sum_words] = [[0; BLOCK]; 3];
+            self.store(a, &mut a_words);
+            self.store(b, &mut b_words);
+            self.store(sum, &mut sum_words);
+            return self.load(&Plain::<true>.add_bytes(a_words, b_words, sum_words));
+        }
+        // SAFETY: as above.
+        unsafe { _mm512_dpbusd_epi32(sum, a, b) }
+    }
+
+    #[inline(always)]
+    fn add_bits(self, bits: __m512i, sum: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe {
+            // Of each nibble by a table, then the sums of the bytes of each word.
+            let counts = _mm512_broadcast_i32x4(_mm_setr_epi8(
+                0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4,
+            ));
+            let nibble = _mm512_set1_epi8(0xf);
+            let low = _mm512_and_si512(bits, nibble);
+            let high = _mm512_and_si512(_mm512_srli_epi32::<4>(bits), nibble);
+            let of_bytes = _mm512_add_epi8(
+                _mm512_shuffle_epi8(counts, low),
+                _mm512_shuffle_epi8(counts, high),
+            );
+            let of_pairs = _mm512_maddubs_epi16(of_bytes, _mm512_set1_epi8(1));
+            let of_words = _mm512_madd_epi16(of_pairs, _mm512_set1_epi16(1));
+            _mm512_add_epi32(sum, of_words)
+        }
+    }
+
+    #[inline(always)]
+    fn and(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_and_si512(a, b) }
+    }
+
+    #[inline(always)]
+    fn xor(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_xor_si512(a, b) }
+    }
+
+    #[inline(always)]
+    fn add(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_add_epi32(a, b) }
+    }
+
+    #[inline(always)]
+    fn add_saturating(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe {
+            let sum = _mm512_add_epi32(a, b);
+            // It has overflowed if its sign differs from that of both.
+            let overflow = _mm512_and_si512(_mm512_xor_si512(a, sum), _mm512_xor_si512(b, sum));
+            let largest = _mm512_set1_epi32(i32::MAX);
+            let limit = _mm512_xor_si512(_mm512_srai_epi32::<31>(a), largest);
+            let has_overflowed = _mm512_cmplt_epi32_mask(overflow, _mm512_setzero_si512());
+            _mm512_mask_mov_epi32(sum, has_overflowed, limit)
+        }
+    }
+
+    #[inline(always)]
+    fn subtract(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_sub_epi32(a, b) }
+    }
+
+    #[inline(always)]
+    fn canonical(self, block: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe {
+            let values = _mm512_castsi512_ps(block);
+            let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(values, values);
+            _mm512_mask_mov_epi32(block, is_nan, _mm512_set1_epi32(CANONICAL_NAN as i32))
+        }
+    }
+
+    #[inline(always)]
+    fn from_halves(self, block: __m512i) -> [__m512i; 2] {
+        let mut both = [block; 2];
+        // SAFETY: as above.
+        unsafe {
+            both[1] = _mm512_srli_epi32::<16>(block);
+            for half in &mut both {
+                *half = _mm512_castps_si512(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(*half)));
+            }
+        }
+        both
+    }
+
+    #[inline(always)]
+    fn to_halves(self, low_and_high: [__m512i; 2]) -> __m512i {
+        // SAFETY: as above.
+        unsafe {
+            let mut halves = [_mm256_setzero_si256(); 2];
+            for (half, values) in halves.iter_mut().zip(low_and_high) {
+                let values = _mm512_castsi512_ps(values);
+                *half = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(values);
+            }
+            let high = _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves[1]));
+            _mm512_or_si512(_mm512_cvtepu16_epi32(halves[0]), high)
+        }
+    }
+
+    #[inline(always)]
+    fn least_bf16(self, block: __m512i, least: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe {
+            let magnitudes = _mm512_add_epi16(block, block);
+            let less_one = _mm512_add_epi16(magnitudes, _mm512_set1_epi16(-1));
+            _mm512_min_epu16(less_one, least)
+        }
+    }
+
+    #[inline(always)]
+    fn is_half_below(self, halves: __m512i, bound: u16) -> bool {
+        // SAFETY: as above.
+        unsafe { _mm512_cmplt_epu16_mask(halves, _mm512_set1_epi16(bound as i16)) != 0 }
+    }
+
+    #[inline(always)]
+    fn least_float(self, block: __m512i, least: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe {
+            let magnitudes = _mm512_add_epi32(block, block);
+            let less_one = _mm512_add_epi32(magnitudes, _mm512_set1_epi32(-1));
+            _mm512_min_epu32(less_one, least)
+        }
+    }
+
+    #[inline(always)]
+    fn is_word_below(self, words: __m512i, bound: u32) -> bool {
+        // SAFETY: as above.
+        unsafe { _mm512_cmplt_epu32_mask(words, _mm512_set1_epi32(bound as i32)) != 0 }
+    }
+}
