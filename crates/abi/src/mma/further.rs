@@ -7,9 +7,10 @@ use std::sync::LazyLock;
 
 use ptxjit_ir::{Convert, Mma, NumFmt, SumFmt, eval};
 
+use super::blocks::Blocks;
 use super::form::Form;
 use super::operands::{LARGEST_A, LARGEST_B, column_slot, to_blocks};
-use super::steps::Plain;
+use super::steps::{Plain, Steps};
 use super::{COLUMNS, Words};
 
 /// Factors of blocks with which every element is exact in f32, as is its product with an element
@@ -48,7 +49,7 @@ const MOST_KEPT: usize = LARGEST_A / 2 / 8;
 #[repr(align(64))]
 pub(super) struct Complete {
     a: [u32; LARGEST_A],
-    blocks_of_a: [u32; LARGEST_A],
+    ordered_a: [u32; LARGEST_A],
     kept: [KeptRows; MOST_KEPT],
     b: [u32; LARGEST_B],
 }
@@ -56,17 +57,23 @@ pub(super) struct Complete {
 impl Complete {
     pub(super) const ZERO: Complete = Complete {
         a: [0; LARGEST_A],
-        blocks_of_a: [0; LARGEST_A],
+        ordered_a: [0; LARGEST_A],
         kept: [[Kept { element: 0, row: 0 }; 8]; MOST_KEPT],
         b: [0; LARGEST_B],
     };
 
     /// A of a product from the decoded one and what is behind C; false if f32 cannot hold it.
     #[inline(always)]
-    pub(super) fn set_a(&mut self, mma: &Mma, a: &[u32], further: &[Words]) -> bool {
+    pub(super) fn set_a<S: Steps>(
+        &mut self,
+        mma: &Mma,
+        a: &[u32],
+        further: &[Words],
+        _: &S,
+    ) -> bool {
         if let (Some(selector), [metadata, ..], SumFmt::S32) = (mma.selector, further, mma.c) {
             spread(mma, selector, a, metadata, &mut self.a);
-            to_blocks(&self.a, form(mma).words_along_k(mma), &mut self.blocks_of_a);
+            self.set_order::<S>(mma);
             return true;
         }
         let k = form(mma).stored_along_k(mma);
@@ -89,9 +96,19 @@ impl Complete {
         if let (Some(selector), [metadata, ..]) = (mma.selector, further) {
             keep(mma, selector, room, metadata, &mut self.kept);
         } else {
-            to_blocks(room, k, &mut self.blocks_of_a);
+            self.set_order::<S>(mma);
         }
         true
+    }
+
+    /// Puts a dense A into the order in which it is multiplied.
+    fn set_order<S: Steps>(&mut self, mma: &Mma) {
+        let k = form(mma).words_along_k(mma);
+        let (a, ordered) = (&self.a[..mma.m * k], &mut self.ordered_a[..mma.m * k]);
+        match S::Blocks::TAKES_ROWS {
+            true => ordered.copy_from_slice(a),
+            false => to_blocks(a, k, ordered),
+        }
     }
 
     /// A that was set, and B of a product from the decoded one and what is behind C; `None` if f32
@@ -129,7 +146,7 @@ impl Complete {
                 b,
             ));
         }
-        Some(Pair::Dense(&self.blocks_of_a[..mma.m * k], b))
+        Some(Pair::Dense(&self.ordered_a[..mma.m * k], b))
     }
 }
 

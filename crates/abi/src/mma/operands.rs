@@ -2,8 +2,8 @@
 //! hold them.
 //!
 //! Everything is a word of 32 bits, which has one element or neighbors along K ([`Form`]). A is kept
-//! by blocks of four rows by four words, and that of a product with something behind C by rows, of a
-//! sparse one what is stored. B is kept by rows whose columns stand in the order of
+//! by rows, of a sparse one what is stored, or by blocks of four rows by four words
+//! ([`Blocks::TAKES_ROWS`]). B is kept by rows whose columns stand in the order of
 //! [`column_slot`], which is that of two registers of C and D side by side, so that no sum is moved
 //! from lane to lane.
 
@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use ptxjit_ir::{FragmentLayout, MatrixFmt, Mma, eval};
 
-use super::blocks::{BLOCK, Blocks};
+use super::blocks::{Block, Blocks, Register};
 use super::form::{Form, bias, least};
 use super::steps::{Steps, Work};
 use super::{COLUMNS, Offsets, ROWS, Words};
@@ -176,28 +176,29 @@ impl<'f, F: Iterator<Item = (Factor<'f>, &'f mut [u32])>> Work for Decode<'_, F>
                 least = least_of(registers, least, steps.blocks());
             }
         }
-        steps.blocks().is_half_below(least, least::FACTOR)
+        (least.as_ref().iter()).any(|&least| steps.blocks().is_half_below(least, least::FACTOR))
     }
 }
 
 /// As [`Blocks::least_bf16`] of all elements.
 #[inline(always)]
-fn least_of<B: Blocks>(registers: Factor<'_>, mut least: B::Block, blocks: B) -> B::Block {
+fn least_of<B: Blocks>(registers: Factor<'_>, mut least: B::Rows, blocks: B) -> B::Rows {
     for n in 0..registers.offsets.len() {
-        for words in registers.register(n).as_chunks().0 {
-            least = blocks.least_bf16(blocks.load(words), least);
+        let words = blocks.load_words(registers.register(n));
+        for (least, &words) in least.as_mut().iter_mut().zip(words.as_ref()) {
+            *least = blocks.least_bf16(words, *least);
         }
     }
     least
 }
 
 #[inline(always)]
-fn decode(
+fn decode<S: Steps>(
     (mma, form): (&Mma, Form),
     side: Side,
     registers: Factor<'_>,
     out: &mut [u32],
-    steps: &impl Steps,
+    steps: &S,
 ) {
     let fmt = match side {
         Side::A => mma.a,
@@ -209,7 +210,7 @@ fn decode(
             _ => fill_by_rows(fmt, registers, out, steps),
         };
     }
-    let place = Place::new(mma, form, side);
+    let place = Place::new::<S>(mma, form, side);
     match (fmt, form) {
         (_, Form::PairOfBf16) => place.fill(registers, out, steps, first_high),
         (_, Form::Bytes) => decode_bytes(&place, (mma, fmt), registers, out, steps),
@@ -265,14 +266,18 @@ fn decode_bytes(
     let (rows, behind) = out.split_at_mut(COLUMNS * Form::Bytes.words_along_k(mma).max(8));
     let biases = blocks.splat(u32::from_ne_bytes([bias(mma); 4]));
     let mut sums = blocks.splat(0);
-    // A block is two rows here.
-    for block in rows[..COLUMNS * place.k].as_chunks().0 {
-        sums = blocks.add_bytes(biases, blocks.load(block), sums);
+    for rows in rows[..COLUMNS * place.k].as_chunks().0 {
+        let rows = blocks.load_words(rows);
+        let pairs = biases.as_ref().iter().zip(rows.as_ref());
+        for (sum, (&bias, &words)) in sums.as_mut().iter_mut().zip(pairs) {
+            *sum = blocks.add_bytes(bias, words, *sum);
+        }
     }
-    let mut of_both = [0; BLOCK];
-    blocks.store(sums, &mut of_both);
+    let mut of_rows: Register = [0; 32];
+    blocks.store_words(sums, &mut of_rows);
     for column in 0..COLUMNS {
-        behind[column] = of_both[column].wrapping_add(of_both[column + COLUMNS]);
+        let of_row = |row: usize| of_rows[COLUMNS * row + column];
+        behind[column] = (0..4).map(of_row).fold(0, u32::wrapping_add);
     }
 }
 
@@ -288,12 +293,13 @@ struct Place {
 }
 
 impl Place {
-    fn new(mma: &Mma, form: Form, side: Side) -> Place {
+    fn new<S: Steps>(mma: &Mma, form: Form, side: Side) -> Place {
         Place {
             side,
             n_below: mma.m / 8,
             k: form.stored_along_k(mma),
-            is_by_rows: mma.further_registers() != 0,
+            // What is behind C completes it by rows.
+            is_by_rows: S::Blocks::TAKES_ROWS || mma.further_registers() != 0,
         }
     }
 
@@ -351,7 +357,9 @@ impl Place {
             let blocks = out[8 * below * self.k..][..8 * self.k].chunks_exact_mut(4 * self.k);
             let quads = registers.register(n).as_chunks::<4>().0.as_chunks::<4>().0;
             for (of_rows, quads) in blocks.zip(quads) {
-                let along_k = of_rows[4 * k..][..4 * N].as_chunks_mut::<BLOCK>().0;
+                let along_k = of_rows[4 * k..][..4 * N]
+                    .as_chunks_mut::<{ size_of::<Block>() / 4 }>()
+                    .0;
                 for (row, words) in quads.iter().enumerate() {
                     let words = decode(*words);
                     for (block, words) in along_k.iter_mut().zip(words.as_chunks::<4>().0) {
@@ -368,7 +376,10 @@ pub(super) fn to_blocks(rows: &[u32], k: usize, blocks: &mut [u32]) {
     let of_rows = rows.chunks_exact(4 * k).zip(blocks.chunks_exact_mut(4 * k));
     for (rows, blocks) in of_rows {
         for (row, words) in rows.chunks_exact(k).enumerate() {
-            let along_k = blocks.as_chunks_mut::<BLOCK>().0.iter_mut();
+            let along_k = blocks
+                .as_chunks_mut::<{ size_of::<Block>() / 4 }>()
+                .0
+                .iter_mut();
             for (block, words) in along_k.zip(words.as_chunks::<4>().0) {
                 block[4 * row..][..4].copy_from_slice(words);
             }

@@ -283,7 +283,7 @@ fn one_by_one(
         let of_a = (product.a, &product.further[..behind_a]);
         if set != Some(of_a) {
             let a = sizes.a_of(a, product.a);
-            set = complete.set_a(mma, a, further).then_some(of_a);
+            set = complete.set_a(mma, a, further, steps).then_some(of_a);
         }
         match complete
             .with_b(mma, sizes.b_of(b, product.b), further)

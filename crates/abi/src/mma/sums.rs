@@ -7,7 +7,7 @@
 
 use ptxjit_ir::{Mma, ProductOp, SumFmt};
 
-use super::blocks::{BLOCK, Blocks};
+use super::blocks::{Block, Blocks};
 use super::form::{Form, least};
 use super::further::{KeptRows, Pair};
 use super::steps::{Steps, Work};
@@ -52,75 +52,80 @@ impl<'a> Sums<'a> {
         }
     }
 
-    /// The words of the lanes that hold four rows in register `n` of C.
+    /// Four rows in register `n` of C.
     #[inline(always)]
-    fn block_of_c(&self, n: usize, rows: usize) -> [u32; BLOCK] {
+    fn block_of_c(&self, n: usize, rows: usize) -> *const Block {
         let (base, offsets) = self.c;
         // SAFETY: by the promise of `at`; a register has two blocks.
         unsafe {
             let register = base.add(offsets[n] as usize);
-            register.cast::<[u32; BLOCK]>().add(rows % 2).read()
+            register.cast::<Block>().add(rows % 2)
         }
     }
 
+    /// Four rows in register `n` of D.
     #[inline(always)]
-    fn set_block_of_d<B: Blocks>(&self, n: usize, rows: usize, block: B::Block, blocks: B) {
+    fn block_of_d(&self, n: usize, rows: usize) -> *mut Block {
         let (base, offsets) = self.d;
         // SAFETY: as in `block_of_c`.
         unsafe {
             let register = base.add(offsets[n] as usize);
-            let words = register.cast::<[u32; BLOCK]>().add(rows % 2);
-            blocks.store(block, &mut *words);
+            register.cast::<Block>().add(rows % 2)
         }
     }
 
-    /// Four rows of C: their even columns and their odd ones.
+    /// Four rows of C.
     #[inline(always)]
-    fn float_rows<B: Blocks, const C: Kind>(&self, rows: usize, blocks: B) -> [B::Block; 2] {
+    fn rows<B: Blocks, const C: Kind>(&self, rows: usize, blocks: B) -> B::Rows {
         let below = rows / 2;
-        if C == HALF {
-            return blocks.from_halves(blocks.load(&self.block_of_c(below, rows)));
+        // SAFETY: by the promise of `at`, nothing writes these meanwhile.
+        unsafe {
+            if C == HALF {
+                return blocks.load_halves(&*self.block_of_c(below, rows));
+            }
+            let even = &*self.block_of_c(2 * below, rows);
+            blocks.load(even, &*self.block_of_c(2 * below + 1, rows))
         }
-        [
-            blocks.load(&self.block_of_c(2 * below, rows)),
-            blocks.load(&self.block_of_c(2 * below + 1, rows)),
-        ]
     }
 
+    /// Stores four rows of D.
     #[inline(always)]
-    fn set_float_rows<B: Blocks, const D: Kind>(
+    fn set_rows<B: Blocks, const D: Kind>(&self, rows: usize, sums: B::Rows, blocks: B) {
+        let below = rows / 2;
+        // SAFETY: by the promise of `at`, nothing else uses these; even and odd columns have
+        // registers of their own.
+        unsafe {
+            if D == HALF {
+                return blocks.store_halves(sums, &mut *self.block_of_d(below, rows));
+            }
+            let even = &mut *self.block_of_d(2 * below, rows);
+            blocks.store(sums, even, &mut *self.block_of_d(2 * below + 1, rows));
+        }
+    }
+
+    /// The sums of four rows as D has them. To integers C is added last, since it is this sum that
+    /// saturates. Before, at most 128 products of 16 bits cannot wrap.
+    #[inline(always)]
+    fn complete<B: Blocks, const D: Kind>(
         &self,
         rows: usize,
-        [even, odd]: [B::Block; 2],
+        mut sums: B::Rows,
         blocks: B,
-    ) {
-        let below = rows / 2;
-        let [even, odd] = [blocks.canonical(even), blocks.canonical(odd)];
-        if D == HALF {
-            return self.set_block_of_d(below, rows, blocks.to_halves([even, odd]), blocks);
+    ) -> B::Rows {
+        if is_float(D) {
+            for sums in sums.as_mut() {
+                *sums = blocks.canonical(*sums);
+            }
+            return sums;
         }
-        self.set_block_of_d(2 * below, rows, even, blocks);
-        self.set_block_of_d(2 * below + 1, rows, odd, blocks);
-    }
-
-    /// C is added last, since it is this sum that saturates. Before, at most 128 products of 16
-    /// bits cannot wrap.
-    #[inline(always)]
-    fn set_integer_rows<B: Blocks, const D: Kind>(
-        &self,
-        rows: usize,
-        even_and_odd: [B::Block; 2],
-        blocks: B,
-    ) {
-        for (n, sums) in even_and_odd.into_iter().enumerate() {
-            let n = rows / 2 * 2 + n;
-            let c = blocks.load(&self.block_of_c(n, rows));
-            let sums = match matches!(D, SATURATING | SATURATING_BYTES) {
-                true => blocks.add_saturating(c, sums),
-                false => blocks.add(c, sums),
+        let c = self.rows::<B, D>(rows, blocks);
+        for (sums, &c) in sums.as_mut().iter_mut().zip(c.as_ref()) {
+            *sums = match matches!(D, SATURATING | SATURATING_BYTES) {
+                true => blocks.add_saturating(c, *sums),
+                false => blocks.add(c, *sums),
             };
-            self.set_block_of_d(n, rows, sums, blocks);
         }
+        sums
     }
 
     /// A row of C.
@@ -326,7 +331,7 @@ impl<const C: Kind, const D: Kind> Work for Kept<'_, C, D> {
     }
 }
 
-/// With `K` words along K. As many blocks of sums as there is room for stay in registers of the
+/// With `K` words along K. As many rows of sums as there is room for stay in registers of the
 /// processor: its multiply-adds need eight vectors to hide how long each takes, and rows of several
 /// products take fewer loads.
 #[inline(always)]
@@ -337,8 +342,7 @@ pub(super) fn add_along<S: Steps, const K: usize, const C: Kind, const D: Kind, 
     steps: &S,
 ) {
     let (fours, blocks) = (m / 4, steps.blocks());
-    // Each four rows are two blocks, of the even columns and of the odd ones.
-    let most = S::Blocks::ROOM / (2 * N);
+    let most = S::Blocks::ROOM / N;
     if most >= 4 && fours == 4 {
         add_strip::<_, K, 4, C, D, N>(0, passes, sums, blocks);
     } else if most >= 2 {
@@ -352,8 +356,8 @@ pub(super) fn add_along<S: Steps, const K: usize, const C: Kind, const D: Kind, 
     }
 }
 
-/// Blocks of the even columns and of the odd ones of `R` times four rows, for each product.
-type Strip<B, const R: usize, const N: usize> = [[[<B as Blocks>::Block; 2]; R]; N];
+/// `R` times four rows of each product.
+type Strip<B, const R: usize, const N: usize> = [[<B as Blocks>::Rows; R]; N];
 
 // Below are loops where closures would be shorter: a closure is compiled without the instructions
 // of the vector forms around it, and then not inlined.
@@ -372,31 +376,36 @@ fn add_strip<
     sums: &[Sums<'_>; N],
     blocks: B,
 ) {
-    let mut strip: Strip<B, R, N> = [[[blocks.splat(0); 2]; R]; N];
-    let mut least = blocks.splat(u32::MAX);
+    let mut strip: Strip<B, R, N> = [[blocks.splat(0); R]; N];
     if is_float(C) {
         for (rows, sums) in strip.iter_mut().zip(sums) {
             for (r, rows) in rows.iter_mut().enumerate() {
-                *rows = sums.float_rows::<B, C>(first + r, blocks);
-                if C == PAIRED {
-                    least = blocks.least_float(rows[0], least);
-                    least = blocks.least_float(rows[1], least);
-                }
+                *rows = sums.rows::<B, C>(first + r, blocks);
             }
         }
     }
-    match C == PAIRED && blocks.is_word_below(least, least::SUM) {
+    match C == PAIRED && are_small(&strip, blocks) {
         false => add_passes::<B, K, R, C, N>(first, passes, &mut strip, blocks),
         true => add_passes::<B, K, R, SPLIT, N>(first, passes, &mut strip, blocks),
     }
     for (rows, sums) in strip.iter().zip(sums) {
         for (r, &rows) in rows.iter().enumerate() {
-            match is_float(D) {
-                true => sums.set_float_rows::<B, D>(first + r, rows, blocks),
-                false => sums.set_integer_rows::<B, D>(first + r, rows, blocks),
-            }
+            let rows = sums.complete::<B, D>(first + r, rows, blocks);
+            sums.set_rows::<B, D>(first + r, rows, blocks);
         }
     }
+}
+
+/// Whether a sum is too small for pairs to be added to it.
+#[inline(always)]
+fn are_small<B: Blocks, const R: usize, const N: usize>(strip: &Strip<B, R, N>, blocks: B) -> bool {
+    let mut least = blocks.splat(u32::MAX).as_ref()[0];
+    for rows in strip.as_flattened() {
+        for &sums in rows.as_ref() {
+            least = blocks.least_float(sums, least);
+        }
+    }
+    blocks.is_word_below(least, least::SUM)
 }
 
 /// Adds the products of some rows.
@@ -410,37 +419,25 @@ fn add_passes<B: Blocks, const K: usize, const R: usize, const KIND: Kind, const
     let mut sums = *strip;
     if is_of_bytes(KIND) {
         for (n, sums) in sums.iter_mut().enumerate() {
-            let mut biased = [blocks.splat(0); 2];
-            for pass in passes {
-                let behind = pass.b[n].as_chunks::<4>().0[2 * K.max(8)..].iter();
-                for (biased, behind) in biased.iter_mut().zip(behind) {
-                    *biased = blocks.subtract(*biased, blocks.rows(behind));
-                }
-            }
-            *sums = [biased; R];
+            *sums = [without_bias::<B, K, N>(n, passes, blocks); R];
         }
     }
     for pass in passes {
-        let fours_along_k = K / 4;
-        let a = &pass.a.as_chunks::<BLOCK>().0[first * fours_along_k..][..R * fours_along_k];
+        let a: &[[[u32; K]; 4]] = &pass.a.as_chunks().0.as_chunks().0[first..][..R];
         let mut b = [&[[0; COLUMNS]; K]; N];
         for (b, values) in b.iter_mut().zip(pass.b) {
             *b = values.as_chunks().0.first_chunk().expect("B has K rows");
         }
-        for four in 0..fours_along_k {
-            let mut of_a = [blocks.splat(0); R];
-            for (r, of_a) in of_a.iter_mut().enumerate() {
-                *of_a = blocks.load(&a[r * fours_along_k + four]);
-            }
-            for k in 0..4 {
-                for n in 0..N {
-                    let row = b[n][4 * four + k].as_chunks::<4>().0;
-                    let (even, odd) = (blocks.rows(&row[0]), blocks.rows(&row[1]));
-                    for r in 0..R {
-                        let a = blocks.column(of_a[r], k);
-                        let [of_even, of_odd] = &mut sums[n][r];
-                        *of_even = add::<B, KIND>(a, even, *of_even, blocks);
-                        *of_odd = add::<B, KIND>(a, odd, *of_odd, blocks);
+        for k in (0..K).step_by(4) {
+            for k in k..k + 4 {
+                let mut of_b = [blocks.of_b(&[0; COLUMNS]); N];
+                for (of_b, b) in of_b.iter_mut().zip(b) {
+                    *of_b = blocks.of_b(&b[k]);
+                }
+                for r in 0..R {
+                    let of_a = blocks.of_a(&a[r], k);
+                    for n in 0..N {
+                        add_product::<B, KIND>(of_a, of_b[n], &mut sums[n][r], blocks);
                     }
                 }
             }
@@ -449,14 +446,41 @@ fn add_passes<B: Blocks, const K: usize, const R: usize, const KIND: Kind, const
     *strip = sums;
 }
 
-/// Adds the product of a column of A and words of B.
+/// What bytes of A that are too large add to the sums of a product, with the opposite sign.
+#[inline(always)]
+fn without_bias<B: Blocks, const K: usize, const N: usize>(
+    n: usize,
+    passes: &[Pass<'_, N>],
+    blocks: B,
+) -> B::Rows {
+    let mut rows = blocks.splat(0);
+    for pass in passes {
+        let behind = blocks.of_b(&pass.b[n].as_chunks().0[K.max(8)]);
+        let behind = behind.as_ref();
+        for (n, row) in rows.as_mut().iter_mut().enumerate() {
+            *row = blocks.subtract(*row, behind[n % behind.len()]);
+        }
+    }
+    rows
+}
+
+/// Adds the product of a column of A and a row of B to four rows.
+#[inline(always)]
+fn add_product<B: Blocks, const KIND: Kind>(a: B::OfA, b: B::OfB, sums: &mut B::Rows, blocks: B) {
+    let (a, b) = (a.as_ref(), b.as_ref());
+    for (n, sum) in sums.as_mut().iter_mut().enumerate() {
+        *sum = add::<B, KIND>(a[n % a.len()], b[n % b.len()], *sum, blocks);
+    }
+}
+
+/// Adds products of words.
 #[inline(always)]
 fn add<B: Blocks, const KIND: Kind>(
-    a: B::Block,
-    b: B::Block,
-    sum: B::Block,
+    a: B::Vector,
+    b: B::Vector,
+    sum: B::Vector,
     blocks: B,
-) -> B::Block {
+) -> B::Vector {
     match KIND {
         HALF | SINGLE => blocks.add_float(a, b, sum),
         PAIRED => blocks.add_bf16(a, b, sum),

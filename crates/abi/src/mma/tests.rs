@@ -120,12 +120,12 @@ fn bits(seed: &mut u64) -> u64 {
 /// on, and half of them near that, so that sums are near the least normal number.
 fn moderate(seed: &mut u64) -> u64 {
     let word = bits(seed);
-    let least = 127 - 56;
+    let least = (127 - 56) << 7 | (127 - 56) << 23;
     match word >> 4 & 31 {
         0 => word & 0x8000_8000,
         1 => word & 0x807f_8000 | 0x7f80_0000,
-        2..16 => word & 0x807f_807f | (least << 7 | least << 23) + (word & 0x0180_0100),
-        _ => word & 0x807f_807f | (least << 7 | least << 23) + (word & 0x1f80_1f80),
+        2..16 => word & 0x807f_807f | (least + (word & 0x0180_0100)),
+        _ => word & 0x807f_807f | (least + (word & 0x1f80_1f80)),
     }
 }
 

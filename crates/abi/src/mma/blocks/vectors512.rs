@@ -1,7 +1,7 @@
-//! Blocks in vectors of 512 bits.
+//! Vectors of 512 bits, which are blocks: one of even columns, and one of odd ones.
 
 use core::arch::x86_64::{
-    __m512i, _CMP_UNORD_Q, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128, _mm_setr_epi8,
+    __m512bh, __m512i, _CMP_UNORD_Q, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128, _mm_setr_epi8,
     _mm256_setzero_si256, _mm512_add_epi8, _mm512_add_epi16, _mm512_add_epi32, _mm512_and_si512,
     _mm512_broadcast_i32x4, _mm512_castps_si512, _mm512_castsi512_ps, _mm512_cmp_ps_mask,
     _mm512_cmplt_epi32_mask, _mm512_cmplt_epu16_mask, _mm512_cmplt_epu32_mask,
@@ -13,7 +13,8 @@ use core::arch::x86_64::{
     _mm512_srli_epi32, _mm512_storeu_si512, _mm512_sub_epi32, _mm512_xor_si512,
 };
 
-use super::{BLOCK, Blocks};
+use super::{Block, Blocks, Register};
+use crate::mma::COLUMNS;
 use crate::mma::steps::{CANONICAL_NAN, Plain, Processor, Steps, Work};
 
 /// A processor with AVX-512, and if `DOTS`, with dot products of pairs of bf16 and of bytes.
@@ -48,8 +49,12 @@ fn with_dots<W: Work>(work: W, steps: &impl Steps) -> W::Output {
 // SAFETY of each block below: a `Blocks512` is made only after the processor said that it has the
 // instructions.
 impl<const DOTS: bool> Blocks for Blocks512<DOTS> {
-    type Block = __m512i;
-    const ROOM: usize = 16;
+    type Vector = __m512i;
+    type Rows = [__m512i; 2];
+    type OfA = [__m512i; 1];
+    type OfB = [__m512i; 2];
+    const ROOM: usize = 8;
+    const TAKES_ROWS: bool = false;
     const HAS_DOTS: bool = DOTS;
 
     fn compiled<W: Work>(self, work: W, steps: &impl Steps) -> W::Output {
@@ -63,40 +68,85 @@ impl<const DOTS: bool> Blocks for Blocks512<DOTS> {
     }
 
     #[inline(always)]
-    fn load(self, words: &[u32; BLOCK]) -> __m512i {
-        // SAFETY: as above; the array has the size of what is loaded.
-        unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
-    }
-
-    #[inline(always)]
-    fn store(self, block: __m512i, to: &mut [u32; BLOCK]) {
-        // SAFETY: as above; the array has the size of what is stored.
-        unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), block) }
-    }
-
-    #[inline(always)]
-    fn splat(self, word: u32) -> __m512i {
+    fn splat(self, word: u32) -> Self::Rows {
         // SAFETY: as above.
-        unsafe { _mm512_set1_epi32(word as i32) }
+        [unsafe { _mm512_set1_epi32(word as i32) }; 2]
     }
 
     #[inline(always)]
-    fn rows(self, words: &[u32; 4]) -> __m512i {
-        // SAFETY: as above; the array has the size of what is loaded.
-        unsafe { _mm512_broadcast_i32x4(_mm_loadu_si128(words.as_ptr().cast())) }
+    fn load(self, even: &Block, odd: &Block) -> Self::Rows {
+        [block(even), block(odd)]
     }
 
     #[inline(always)]
-    fn column(self, block: __m512i, column: usize) -> __m512i {
+    fn store(self, [of_even, of_odd]: Self::Rows, even: &mut Block, odd: &mut Block) {
+        set_block(even, of_even);
+        set_block(odd, of_odd);
+    }
+
+    #[inline(always)]
+    fn load_halves(self, pairs: &Block) -> Self::Rows {
+        let mut both = [block(pairs); 2];
         // SAFETY: as above.
         unsafe {
-            match column {
-                0 => _mm512_shuffle_epi32::<0x00>(block),
-                1 => _mm512_shuffle_epi32::<0x55>(block),
-                2 => _mm512_shuffle_epi32::<0xaa>(block),
-                _ => _mm512_shuffle_epi32::<0xff>(block),
+            both[1] = _mm512_srli_epi32::<16>(both[1]);
+            for half in &mut both {
+                *half = _mm512_castps_si512(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(*half)));
             }
         }
+        both
+    }
+
+    #[inline(always)]
+    fn store_halves(self, rows: Self::Rows, pairs: &mut Block) {
+        // SAFETY: as above.
+        unsafe {
+            let mut halves = [_mm256_setzero_si256(); 2];
+            for (half, values) in halves.iter_mut().zip(rows) {
+                let values = _mm512_castsi512_ps(values);
+                *half = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(values);
+            }
+            let high = _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves[1]));
+            let both = _mm512_or_si512(_mm512_cvtepu16_epi32(halves[0]), high);
+            set_block(pairs, both);
+        }
+    }
+
+    #[inline(always)]
+    fn load_words(self, words: &Register) -> Self::Rows {
+        let blocks = words.as_chunks().0;
+        [block(&blocks[0]), block(&blocks[1])]
+    }
+
+    #[inline(always)]
+    fn store_words(self, words: Self::Rows, to: &mut Register) {
+        for (words, to) in words.into_iter().zip(to.as_chunks_mut().0) {
+            set_block(to, words);
+        }
+    }
+
+    #[inline(always)]
+    fn of_a<const K: usize>(self, rows: &[[u32; K]; 4], column: usize) -> Self::OfA {
+        let rows = block(&rows.as_flattened().as_chunks().0[column / 4]);
+        // SAFETY: as above.
+        unsafe {
+            [match column % 4 {
+                0 => _mm512_shuffle_epi32::<0x00>(rows),
+                1 => _mm512_shuffle_epi32::<0x55>(rows),
+                2 => _mm512_shuffle_epi32::<0xaa>(rows),
+                _ => _mm512_shuffle_epi32::<0xff>(rows),
+            }]
+        }
+    }
+
+    #[inline(always)]
+    fn of_b(self, row: &[u32; COLUMNS]) -> Self::OfB {
+        let mut both = self.splat(0);
+        for (half, words) in both.iter_mut().zip(row.as_chunks::<4>().0) {
+            // SAFETY: as above; the array has the size of what is loaded.
+            *half = unsafe { _mm512_broadcast_i32x4(_mm_loadu_si128(words.as_ptr().cast())) };
+        }
+        both
     }
 
     #[inline(always)]
@@ -118,16 +168,21 @@ impl<const DOTS: bool> Blocks for Blocks512<DOTS> {
         }
         // SAFETY: as above; a vector of bf16 is any 512 bits.
         unsafe {
-            let (a, b) = (core::mem::transmute(a), core::mem::transmute(b));
+            let [a, b] = core::mem::transmute::<[__m512i; 2], [__m512bh; 2]>([a, b]);
             _mm512_castps_si512(_mm512_dpbf16_ps(_mm512_castsi512_ps(sum), a, b))
         }
     }
 
     #[inline(always)]
-    fn split_bf16(self, block: __m512i) -> [__m512i; 2] {
+    fn split_bf16(self, words: __m512i) -> [__m512i; 2] {
         // SAFETY: as above.
-        let low = unsafe { _mm512_slli_epi32::<16>(block) };
-        [self.and(block, self.splat(0xffff_0000)), low]
+        unsafe {
+            let high = _mm512_set1_epi32(0xffff_0000_u32 as i32);
+            [
+                _mm512_and_si512(words, high),
+                _mm512_slli_epi32::<16>(words),
+            ]
+        }
     }
 
     #[inline(always)]
@@ -139,11 +194,11 @@ impl<const DOTS: bool> Blocks for Blocks512<DOTS> {
     #[inline(always)]
     fn add_bytes(self, a: __m512i, b: __m512i, sum: __m512i) -> __m512i {
         if !DOTS {
-            let [mut a_words, mut b_words, mut sum_words] = [[0; BLOCK]; 3];
-            self.store(a, &mut a_words);
-            self.store(b, &mut b_words);
-            self.store(sum, &mut sum_words);
-            return self.load(&Plain::<true>.add_bytes(a_words, b_words, sum_words));
+            let ([a, b], mut sums) = ([a, b].map(words), words(sum));
+            for half in 0..2 {
+                sums[half] = Plain::<true>.add_bytes(a[half], b[half], sums[half]);
+            }
+            return block(sums.as_flattened().as_array().expect("two halves"));
         }
         // SAFETY: as above.
         unsafe { _mm512_dpbusd_epi32(sum, a, b) }
@@ -209,47 +264,20 @@ impl<const DOTS: bool> Blocks for Blocks512<DOTS> {
     }
 
     #[inline(always)]
-    fn canonical(self, block: __m512i) -> __m512i {
+    fn canonical(self, words: __m512i) -> __m512i {
         // SAFETY: as above.
         unsafe {
-            let values = _mm512_castsi512_ps(block);
+            let values = _mm512_castsi512_ps(words);
             let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(values, values);
-            _mm512_mask_mov_epi32(block, is_nan, _mm512_set1_epi32(CANONICAL_NAN as i32))
+            _mm512_mask_mov_epi32(words, is_nan, _mm512_set1_epi32(CANONICAL_NAN as i32))
         }
     }
 
     #[inline(always)]
-    fn from_halves(self, block: __m512i) -> [__m512i; 2] {
-        let mut both = [block; 2];
+    fn least_bf16(self, words: __m512i, least: __m512i) -> __m512i {
         // SAFETY: as above.
         unsafe {
-            both[1] = _mm512_srli_epi32::<16>(block);
-            for half in &mut both {
-                *half = _mm512_castps_si512(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(*half)));
-            }
-        }
-        both
-    }
-
-    #[inline(always)]
-    fn to_halves(self, low_and_high: [__m512i; 2]) -> __m512i {
-        // SAFETY: as above.
-        unsafe {
-            let mut halves = [_mm256_setzero_si256(); 2];
-            for (half, values) in halves.iter_mut().zip(low_and_high) {
-                let values = _mm512_castsi512_ps(values);
-                *half = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(values);
-            }
-            let high = _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves[1]));
-            _mm512_or_si512(_mm512_cvtepu16_epi32(halves[0]), high)
-        }
-    }
-
-    #[inline(always)]
-    fn least_bf16(self, block: __m512i, least: __m512i) -> __m512i {
-        // SAFETY: as above.
-        unsafe {
-            let magnitudes = _mm512_add_epi16(block, block);
+            let magnitudes = _mm512_add_epi16(words, words);
             let less_one = _mm512_add_epi16(magnitudes, _mm512_set1_epi16(-1));
             _mm512_min_epu16(less_one, least)
         }
@@ -262,10 +290,10 @@ impl<const DOTS: bool> Blocks for Blocks512<DOTS> {
     }
 
     #[inline(always)]
-    fn least_float(self, block: __m512i, least: __m512i) -> __m512i {
+    fn least_float(self, words: __m512i, least: __m512i) -> __m512i {
         // SAFETY: as above.
         unsafe {
-            let magnitudes = _mm512_add_epi32(block, block);
+            let magnitudes = _mm512_add_epi32(words, words);
             let less_one = _mm512_add_epi32(magnitudes, _mm512_set1_epi32(-1));
             _mm512_min_epu32(less_one, least)
         }
@@ -276,4 +304,21 @@ impl<const DOTS: bool> Blocks for Blocks512<DOTS> {
         // SAFETY: as above.
         unsafe { _mm512_cmplt_epu32_mask(words, _mm512_set1_epi32(bound as i32)) != 0 }
     }
+}
+
+#[inline(always)]
+fn block(words: &Block) -> __m512i {
+    // SAFETY: only `Blocks512` calls this; the array has the size of what is loaded.
+    unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
+}
+
+#[inline(always)]
+fn set_block(words: &mut Block, vector: __m512i) {
+    // SAFETY: only `Blocks512` calls this; the array has the size of what is stored.
+    unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), vector) }
+}
+
+fn words(vector: __m512i) -> [[u32; COLUMNS]; 2] {
+    // SAFETY: both have the same size, and any bits are words.
+    unsafe { core::mem::transmute(vector) }
 }
