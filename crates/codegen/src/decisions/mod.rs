@@ -19,6 +19,7 @@ mod patterns;
 mod phases;
 pub(crate) mod predicates;
 pub(crate) mod residents;
+mod same_arguments;
 
 use std::rc::Rc;
 
@@ -41,6 +42,7 @@ pub(crate) use patterns::Differences;
 use patterns::Patterns;
 use phases::Phases;
 use residents::Residents;
+use same_arguments::SameArguments;
 
 /// All of it.
 pub(crate) struct Decisions<'a> {
@@ -59,6 +61,8 @@ pub(crate) struct Decisions<'a> {
     pub invariants: Invariants,
     pub patterns: Patterns<'a>,
     pub predecessors: SecondaryMap<Block, Vec<Block>>,
+    /// Arguments that are not blended.
+    pub same_arguments: SameArguments,
     /// For each node, the lane loop that it belongs to.
     pub region_of: Vec<Option<usize>>,
     pub classes: MaskClasses,
@@ -164,6 +168,7 @@ pub(crate) fn of<'a>(inputs: &'a Inputs<'a>) -> (Decisions<'a>, Frame) {
         multiples: multiples::find(func, plan, &predecessors, inputs.align_of),
         invariants,
         patterns: Patterns::new(func, plan),
+        same_arguments: same_arguments::find(func, plan, &predecessors),
         predecessors,
         region_of: lane_loops::places(plan),
         phases: phases::find(func, plan, &classes),

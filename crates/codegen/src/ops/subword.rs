@@ -121,6 +121,9 @@ impl Emitter<'_> {
 
     /// Bits as lane masks of 8 or 16 bits.
     fn packed_from_bits(&mut self, set: cl::Value, bits: u32) -> Parts {
+        if bits == 16 {
+            return self.words_from_bits(set);
+        }
         let per = 128 / bits as usize;
         let splat = self.ins().splat(types::I32X4, set);
         let splat = self.cast_vector(splat, types::I8X16);
@@ -137,6 +140,28 @@ impl Emitter<'_> {
                 self.cast_vector(masks, types::I8X16)
             })
             .collect()
+    }
+
+    /// Bits as lane masks of 16 bits: sixteen bits are those of two vectors.
+    fn words_from_bits(&mut self, set: cl::Value) -> Parts {
+        let mut masks = Parts::new();
+        for first in (0..self.lanes).step_by(16) {
+            let set = match first {
+                0 => set,
+                _ => self.ins().ushr_imm_u(set, first as i64),
+            };
+            let set = self.ins().ireduce(types::I16, set);
+            let splat = self.ins().splat(types::I16X8, set);
+            for own in (0..16.min(self.lanes)).step_by(8) {
+                let own: Vec<u8> = (own..own + 8)
+                    .flat_map(|lane| (1u16 << lane).to_le_bytes())
+                    .collect();
+                let own = self.vconst_bytes(types::I16X8, &own);
+                let hit = self.ins().band(splat, own);
+                masks.push(self.ins().icmp(IntCC::Equal, hit, own));
+            }
+        }
+        masks
     }
 
     /// Quads of zero-extended lanes as packed vectors.

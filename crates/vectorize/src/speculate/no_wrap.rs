@@ -2,9 +2,10 @@
 //!
 //! `(x + 1) % w`, `(x - 1) & (w - 1)`, `max(x - 1, 0)` and `x == 0 ? w - 1 : x - 1` are affine like
 //! `x` in all gangs but those at a border, and the first and the last lane tell which gangs those
-//! are. The code that accesses memory at such indices is copied for gangs away from the border:
-//! there the indices are affine, no remainder is computed per lane, and accesses are contiguous.
-//! The other gangs run the original.
+//! are. So is `x ^ j`, the partner of a sorting network or a butterfly, if `j` has no bit in which
+//! lanes differ. The code that accesses memory at such indices is copied for gangs away from the
+//! border: there the indices are affine, no remainder is computed per lane, and accesses are
+//! contiguous. The other gangs run the original.
 //!
 //! ```text
 //! block1: v3 = urem v2, v0; ...; v6 = load [v3]
@@ -39,6 +40,8 @@ use regions::{detach_end, is_accessed, region};
 enum Kind {
     /// A remainder, or a mask of low bits.
     Modulo(IntBinaryOp),
+    /// Bits changed by an exclusive or, or set.
+    Bits(IntBinaryOp),
     /// The lesser or greater of it and a border: a clamp.
     Extreme(IntBinaryOp),
     /// A quotient, or an index without its low bits: uniform unless a multiple lies between two
@@ -62,7 +65,7 @@ struct Site {
     /// The index. Where nothing wraps, the result is at a uniform distance from it; except for
     /// quotients.
     affine: Value,
-    /// The divisor, the mask or the border.
+    /// The divisor, the mask, the bits or the border.
     bound: Value,
 }
 
@@ -162,6 +165,8 @@ fn is_candidate(data: &InstData) -> bool {
                 | IntBinaryOp::Ushr
                 | IntBinaryOp::Sshr
                 | IntBinaryOp::And
+                | IntBinaryOp::Or
+                | IntBinaryOp::Xor
                 | IntBinaryOp::Umin
                 | IntBinaryOp::Umax
                 | IntBinaryOp::Smin
@@ -193,6 +198,8 @@ fn find_leads(func: &Function) -> SecondaryMap<Value, bool> {
                 | IntBinaryOp::UmulWide
                 | IntBinaryOp::SmulWide
                 | IntBinaryOp::And
+                | IntBinaryOp::Or
+                | IntBinaryOp::Xor
                 | IntBinaryOp::Urem
                 | IntBinaryOp::Srem
                 | IntBinaryOp::Udiv
@@ -203,8 +210,6 @@ fn find_leads(func: &Function) -> SecondaryMap<Value, bool> {
                 | IntBinaryOp::Umax => work.extend(args),
                 IntBinaryOp::UmulHi
                 | IntBinaryOp::SmulHi
-                | IntBinaryOp::Or
-                | IntBinaryOp::Xor
                 | IntBinaryOp::SaddSat
                 | IntBinaryOp::SsubSat => {}
             },
@@ -275,6 +280,8 @@ impl Finder<'_> {
         let can_negate = matches!(
             op,
             IntBinaryOp::And
+                | IntBinaryOp::Or
+                | IntBinaryOp::Xor
                 | IntBinaryOp::Umin
                 | IntBinaryOp::Umax
                 | IntBinaryOp::Smin
@@ -287,6 +294,7 @@ impl Finder<'_> {
         let kind = match op {
             IntBinaryOp::Urem | IntBinaryOp::Srem => Kind::Modulo(op),
             IntBinaryOp::And => mask_kind(self.func.as_const(bound), ty)?,
+            IntBinaryOp::Or | IntBinaryOp::Xor => Kind::Bits(op),
             IntBinaryOp::Umin | IntBinaryOp::Umax | IntBinaryOp::Smin | IntBinaryOp::Smax => {
                 Kind::Extreme(op)
             }
@@ -300,8 +308,6 @@ impl Finder<'_> {
             | IntBinaryOp::SmulHi
             | IntBinaryOp::UmulWide
             | IntBinaryOp::SmulWide
-            | IntBinaryOp::Or
-            | IntBinaryOp::Xor
             | IntBinaryOp::Shl
             | IntBinaryOp::SaddSat
             | IntBinaryOp::SsubSat => return None,
@@ -370,8 +376,8 @@ impl Finder<'_> {
             .is_none_or(|variability| variability == Variability::Uniform)
     }
 
-    /// The distance between two points at which a remainder wraps or a quotient changes, if it is
-    /// known.
+    /// The distance between two points at which a remainder wraps, a quotient changes or bits are
+    /// changed, if it is known.
     #[expect(clippy::wildcard_enum_match_arm, reason = "others have no period")]
     fn period(&self, op: IntBinaryOp, bound: Value, ty: Type) -> Option<u64> {
         let bound = self.func.as_const(bound)?;
@@ -383,6 +389,7 @@ impl Finder<'_> {
                 (bound as i64).unsigned_abs()
             }),
             IntBinaryOp::Ushr | IntBinaryOp::Sshr => 1u64.checked_shl(bound as u32),
+            IntBinaryOp::Or | IntBinaryOp::Xor => 1u64.checked_shl(bound.trailing_zeros()),
             IntBinaryOp::And if bound & 1 == 0 => Some(1 << bound.trailing_zeros()),
             IntBinaryOp::And => Some(bound & ty.mask()).and_then(|mask| mask.checked_add(1)),
             _ => None,
@@ -438,7 +445,7 @@ impl Finder<'_> {
         if let Some(site) = before.iter().find(|site| site.inst == inst) {
             return match site.kind {
                 Kind::Quotient(_) => None,
-                Kind::Modulo(_) | Kind::Extreme(_) | Kind::Chosen { .. } => {
+                Kind::Modulo(_) | Kind::Bits(_) | Kind::Extreme(_) | Kind::Chosen { .. } => {
                     self.stride(site.affine, before, depth)
                 }
             };

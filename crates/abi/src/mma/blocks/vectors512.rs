@@ -168,7 +168,8 @@ impl<const DOTS: bool> Blocks for Blocks512<DOTS> {
         }
         // SAFETY: as above; a vector of bf16 is any 512 bits.
         unsafe {
-            let [a, b] = core::mem::transmute::<[__m512i; 2], [__m512bh; 2]>([a, b]);
+            let a = core::mem::transmute::<__m512i, __m512bh>(a);
+            let b = core::mem::transmute::<__m512i, __m512bh>(b);
             _mm512_castps_si512(_mm512_dpbf16_ps(_mm512_castsi512_ps(sum), a, b))
         }
     }

@@ -97,6 +97,15 @@ impl Test<'_> {
                 let distance = self.binary(IntBinaryOp::Sub, site.ty, [ends[0], affine.ends[0]]);
                 (holds, Outcome::Away(distance), ends)
             }
+            Kind::Bits(op) => {
+                let bound = self.end(site.bound, false, cost::DEPTH_OF_INDEX)?;
+                let ends = affine
+                    .ends
+                    .map(|end| self.binary(op, site.ty, [end, bound]));
+                let holds = self.bits(site.ty, &affine, bound);
+                let distance = self.binary(IntBinaryOp::Sub, site.ty, [ends[0], affine.ends[0]]);
+                (holds, Outcome::Away(distance), ends)
+            }
             Kind::Quotient(op) => {
                 let bound = self.end(site.bound, false, cost::DEPTH_OF_INDEX)?;
                 let ends = affine
@@ -189,6 +198,23 @@ impl Test<'_> {
                 Some(self.both(holds, divides))
             }
         }
+    }
+
+    /// Whether lanes differ in low bits only, of which none is changed: both ends lie between two
+    /// multiples of a power of two that is larger than their distance, and so do all lanes.
+    fn bits(&mut self, ty: Type, affine: &AffineEnds, bound: Value) -> Value {
+        let power = (affine.span.unsigned_abs() + 1).next_power_of_two() as i64;
+        let differ = self.binary(IntBinaryOp::Xor, ty, affine.ends);
+        let limit = self.constant(ty, power);
+        let holds = self.compare(CompareOp::Ult, ty, [differ, limit]);
+        if self.func.as_const(bound).is_some() {
+            return holds;
+        }
+        let low = self.constant(ty, power - 1);
+        let zero = self.constant(ty, 0);
+        let changed = self.binary(IntBinaryOp::And, ty, [bound, low]);
+        let stays = self.compare(CompareOp::Eq, ty, [changed, zero]);
+        self.both(holds, stays)
     }
 
     /// Whether both ends, and so all lanes between them, have the same quotient: it is monotonic in
