@@ -23,7 +23,7 @@ use crate::lane_shifts;
 use crate::limits::{self, Growth};
 use crate::link;
 use crate::lower::{self, Inputs};
-use crate::masked;
+use crate::masked::{self, Masks};
 use crate::object::function;
 use crate::operands;
 use crate::pairs::{self, Merged};
@@ -235,7 +235,7 @@ fn object_of(
     };
     let vectorize = start.elapsed();
     for is_wide in [gang > 4 && options.target.vector_bits == 256, false] {
-        let mut compiler = Compiler::new(is_wide, listings);
+        let mut compiler = Compiler::new((is_wide, options.target.masks()), listings);
         compiler.stats.vectorize = vectorize;
         inputs.has_masked_stores = is_wide;
         if let Some(object) = compiler.run(&inputs, options, shared.clone(), &effort)? {
@@ -281,12 +281,13 @@ struct Compiler {
     functions: Vec<Function>,
     /// Vectors may have 256 bits.
     is_wide: bool,
+    masks: Masks,
     listings: Option<BTreeMap<&'static str, String>>,
     stats: CompileStats,
 }
 
 impl Compiler {
-    fn new(is_wide: bool, listings: bool) -> Compiler {
+    fn new((is_wide, masks): (bool, Masks), listings: bool) -> Compiler {
         Compiler {
             context: Context::new(),
             builder: FunctionBuilderContext::new(),
@@ -294,6 +295,7 @@ impl Compiler {
             code: Vec::new(),
             functions: Vec::new(),
             is_wide,
+            masks,
             listings: listings.then(BTreeMap::new),
             stats: CompileStats::default(),
         }
@@ -454,7 +456,7 @@ impl Compiler {
         let code = self.compiled(isa)?;
         let mut bytes = code.code_buffer().to_vec();
         lane_shifts::put_in(&self.context.func, &code, &mut bytes);
-        Ok(masked::put_in(&code, &mut bytes).then_some((code, bytes)))
+        Ok(masked::put_in(&code, self.masks, &mut bytes).then_some((code, bytes)))
     }
 
     /// Compiles a function of vectors of 256 bits, again if there was no room for registers on the
@@ -469,7 +471,7 @@ impl Compiler {
             let slot = &mut self.context.func.sized_stack_slots[merged.spills];
             match ymm::widen(&code, merged, slot.size) {
                 Ok(mut bytes) => {
-                    if !masked::put_in(&code, &mut bytes) {
+                    if !masked::put_in(&code, self.masks, &mut bytes) {
                         return Ok(None);
                     }
                     operands::put_in(&code, &mut bytes);

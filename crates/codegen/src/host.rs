@@ -8,6 +8,7 @@ use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
 
 use crate::compile::CompileError;
+use crate::masked::Masks;
 use crate::pairs;
 
 /// How instructions are selected and registers allocated.
@@ -101,6 +102,9 @@ fn make(selection: Selection) -> Result<OwnedTargetIsa, String> {
 pub struct Target {
     /// Bits of a vector: 128 or 256. With 256 there are fused multiply-adds and masked stores.
     pub vector_bits: u32,
+    /// Whether stores can have a mask in a register for masks. Some processors take five times as
+    /// long for one with a mask in a vector.
+    pub has_mask_registers: bool,
     /// Whether 16-byte compare-and-swap exists.
     pub wide_cas: bool,
 }
@@ -108,12 +112,19 @@ pub struct Target {
 impl Target {
     /// The host, with vectors of at most `most_bits` bits.
     pub fn host(most_bits: u32) -> Target {
+        let is_wide = has_256_bits() && most_bits >= 256;
         Target {
-            vector_bits: match has_256_bits() && most_bits >= 256 {
-                true => 256,
-                false => 128,
-            },
+            vector_bits: if is_wide { 256 } else { 128 },
+            has_mask_registers: is_wide && has_mask_registers(),
             wide_cas: has_wide_cas(),
+        }
+    }
+
+    /// Where masks are when lanes are stored.
+    pub(crate) fn masks(self) -> Masks {
+        match self.has_mask_registers {
+            true => Masks::Registers,
+            false => Masks::Vectors,
         }
     }
 
@@ -130,6 +141,16 @@ fn has_256_bits() -> bool {
 
 #[cfg(not(target_arch = "x86_64"))]
 fn has_256_bits() -> bool {
+    false
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_mask_registers() -> bool {
+    is_x86_feature_detected!("avx512vl") && is_x86_feature_detected!("avx512dq")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_mask_registers() -> bool {
     false
 }
 

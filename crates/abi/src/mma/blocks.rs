@@ -1,8 +1,9 @@
 //! The operations of the multiplying loops, on four rows of eight columns.
 //!
 //! A register of C or D has the even or the odd columns of eight rows, four words in each quad of
-//! lanes ([`column_slot`](super::operands::column_slot)). A block of four rows is half of it. Vectors
-//! of 256 bits are single rows of both; those of 512 bits are blocks as they lie in the register.
+//! lanes ([`column_slot`](super::operands::column_slot)). A block of four rows is half of it.
+//! Vectors of 256 bits are single rows of both; those of 512 bits are blocks as they lie in the
+//! register.
 
 use ptxjit_ir::{Convert, MatrixFmt, NumFmt, eval};
 
@@ -51,8 +52,8 @@ pub(super) trait Blocks: Copy {
     fn load_words(self, words: &Register) -> Self::Rows;
     /// The opposite.
     fn store_words(self, words: Self::Rows, to: &mut Register);
-    /// A column of four rows of A, which lie row by row if [`Blocks::TAKES_ROWS`], and else block by
-    /// block.
+    /// A column of four rows of A, which lie row by row if [`Blocks::TAKES_ROWS`], and else block
+    /// by block.
     fn of_a<const K: usize>(self, rows: &[[u32; K]; 4], column: usize) -> Self::OfA;
     /// A row of B.
     fn of_b(self, row: &[u32; COLUMNS]) -> Self::OfB;

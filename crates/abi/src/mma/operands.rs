@@ -1,11 +1,11 @@
 //! The factors of a product as the multiplying loops read them, decoded from the registers that
 //! hold them.
 //!
-//! Everything is a word of 32 bits, which has one element or neighbors along K ([`Form`]). A is kept
-//! by rows, of a sparse one what is stored, or by blocks of four rows by four words
-//! ([`Blocks::TAKES_ROWS`]). B is kept by rows whose columns stand in the order of
-//! [`column_slot`], which is that of two registers of C and D side by side, so that no sum is moved
-//! from lane to lane.
+//! Everything is a word of 32 bits, which has one element or neighbors along K ([`Form`]). A is
+//! kept by rows, of a sparse one what is stored, or by blocks of four rows by four words
+//! ([`Blocks::TAKES_ROWS`]). B is kept by rows whose columns stand in the order of [`column_slot`],
+//! which is that of two registers of C and D side by side, so that no sum is moved from lane to
+//! lane.
 
 use std::sync::LazyLock;
 
@@ -241,8 +241,8 @@ fn decode<S: Steps>(
     }
 }
 
-/// Of A, the sums of elements and [`bias`]. Of B, the elements, and behind them for each column what
-/// the bias adds.
+/// Of A, the sums of elements and [`bias`]. Of B, the elements, and behind them for each column
+/// what the bias adds.
 #[inline(always)]
 fn decode_bytes(
     place: &Place,

@@ -104,7 +104,7 @@ impl<'a> Sums<'a> {
     }
 
     /// The sums of four rows as D has them. To integers C is added last, since it is this sum that
-    /// saturates. Before, at most 128 products of 16 bits cannot wrap.
+    /// saturates. Before, at most 128 products of 16 bits cannot wrap, nor can those of bytes.
     #[inline(always)]
     fn complete<B: Blocks, const D: Kind>(
         &self,
@@ -204,8 +204,11 @@ pub(super) trait Multiply {
     fn run<S: Steps, const K: usize, const C: Kind, const D: Kind>(self, steps: &S);
 }
 
-/// Runs the loops that a form needs, of factors that may be small: too small to be multiplied in
+/// Runs the loops that a form needs. `are_small`: an element may be too small to be multiplied in
 /// pairs.
+///
+/// Without dot products no form is bytes or pairs of bf16. The constant says so to the compiler,
+/// which makes no loops for them then.
 pub(super) fn multiply<S: Steps>(mma: &Mma, products: impl Multiply, are_small: bool, steps: &S) {
     let k = Form::of::<S>(mma).words_along_k(mma);
     match (Form::of::<S>(mma), mma.c, mma.d) {
@@ -284,8 +287,8 @@ pub(super) fn add_pair_of(mma: &Mma, pair: Pair<'_>, sums: Sums<'_>, steps: &imp
         Pair::Dense(a, b) => {
             let pass = Pass { a, b: [b] };
             let m = mma.m;
-            // What a single product has decoded is no pair of bf16.
-            multiply(mma, Single { m, pass, sums }, false, steps);
+            // Nothing is known of its factors.
+            multiply(mma, Single { m, pass, sums }, true, steps);
         }
         Pair::Sparse(a, b) => match (mma.c == SumFmt::F16, mma.d == SumFmt::F16) {
             (true, true) => steps.compiled(Kept::<HALF, HALF> { mma, a, b, sums }),

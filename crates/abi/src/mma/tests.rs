@@ -330,8 +330,8 @@ fn products_in_a_frame_give_the_bits_of_single_elements() {
     }
 }
 
-/// Sums of which the least bit is half of the least normal number, because of a sum or a factor that
-/// is just too small for the instruction that multiplies pairs.
+/// Sums of which the least bit is half of the least normal number, because of a sum or a factor
+/// that is just too small for the instruction that multiplies pairs.
 #[test]
 fn what_cancels_to_a_subnormal_number_stays() {
     let mma = form(16, 8, [MatrixFmt::Bf16; 2], [SumFmt::F32; 2]);

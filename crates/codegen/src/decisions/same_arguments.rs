@@ -1,9 +1,9 @@
 //! Parameters that receive one value from the first edges to their block.
 //!
 //! Where lanes of several blocks meet, each edge blends its arguments into the parameters, since
-//! other lanes may be there already. If all that can be there have brought the same value, the whole
-//! vector of it is as good: so it is for conditions that are tested one after the other, as in
-//! `if (a || b || c)`.
+//! other lanes may be there already. If all that can be there have brought the same value, the
+//! whole vector of it is as good: so it is for conditions that are tested one after the other, as
+//! in `if (a || b || c)`.
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, BlockCall, Function, Value};
@@ -15,8 +15,8 @@ use ptxjit_vectorize::{Node, Plan, SingleLane, Variability};
 pub(crate) struct SameArguments(SecondaryMap<Value, Option<(Value, usize)>>);
 
 impl SameArguments {
-    /// Whether all lanes that may be at the block already have brought the same value as these, which
-    /// come from a position in the order.
+    /// Whether all lanes that may be at the block already have brought the same value as these,
+    /// which come from a position in the order.
     pub(crate) fn is_same(&self, func: &Function, from: usize, param: Value, arg: Value) -> bool {
         self.0[param].is_some_and(|(first, last)| from <= last && are_same(func, first, arg))
     }

@@ -51,6 +51,7 @@ use crate::decisions::{self, Decisions};
 use crate::host::Target;
 use crate::lane_inserts::LaneInserts;
 use crate::limits::{self, Growth};
+use crate::masked::Masks;
 use crate::ops::{Address, Emitter, External, Parts, Val};
 
 pub(crate) use access::prefetch::put_in as put_in_prefetches;
@@ -78,6 +79,13 @@ pub(crate) struct Inputs<'a> {
     pub whole_gangs: bool,
     /// Heuristics that may act.
     pub switches: Switches,
+}
+
+impl Inputs<'_> {
+    /// Where masks are when lanes are stored.
+    pub(crate) fn masks(&self) -> Masks {
+        self.target.masks()
+    }
 }
 
 /// Results of lowering beside the code.

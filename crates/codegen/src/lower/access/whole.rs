@@ -190,7 +190,8 @@ impl Lower<'_, '_> {
             );
             let offset = offset + (16 * i * interleaved.len()) as i32;
             for (k, (row, mask)) in interleaved.into_iter().zip(masks).enumerate() {
-                masked::store(&mut self.b, (row, mask), ty, (at, offset + 16 * k as i32));
+                let (masks, at) = (self.inputs.masks(), (at, offset + 16 * k as i32));
+                masked::store(&mut self.b, (row, mask), masks, ty, at);
             }
         }
     }

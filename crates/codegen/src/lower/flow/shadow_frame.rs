@@ -71,7 +71,8 @@ impl Lower<'_, '_> {
             };
             for (i, (&part, &mask)) in parts.iter().zip(mask).enumerate() {
                 let at = at as i32 + 16 * i as i32;
-                masked::store(&mut self.b, (part, mask), ty, (frame, at));
+                let masks = self.inputs.masks();
+                masked::store(&mut self.b, (part, mask), masks, ty, (frame, at));
             }
         }
     }

@@ -88,21 +88,15 @@ impl Test<'_> {
             return None;
         }
         let (holds, outcome, ends) = match site.kind {
-            Kind::Modulo(op) => {
+            Kind::Modulo(op) | Kind::Bits(op) => {
                 let bound = self.end(site.bound, false, cost::DEPTH_OF_INDEX)?;
                 let ends = affine
                     .ends
                     .map(|end| self.binary(op, site.ty, [end, bound]));
-                let holds = self.modulo(op, site.ty, &affine, bound, ends)?;
-                let distance = self.binary(IntBinaryOp::Sub, site.ty, [ends[0], affine.ends[0]]);
-                (holds, Outcome::Away(distance), ends)
-            }
-            Kind::Bits(op) => {
-                let bound = self.end(site.bound, false, cost::DEPTH_OF_INDEX)?;
-                let ends = affine
-                    .ends
-                    .map(|end| self.binary(op, site.ty, [end, bound]));
-                let holds = self.bits(site.ty, &affine, bound);
+                let holds = match matches!(site.kind, Kind::Bits(_)) {
+                    true => self.bits(site.ty, &affine, bound),
+                    false => self.modulo(op, site.ty, &affine, bound, ends)?,
+                };
                 let distance = self.binary(IntBinaryOp::Sub, site.ty, [ends[0], affine.ends[0]]);
                 (holds, Outcome::Away(distance), ends)
             }
