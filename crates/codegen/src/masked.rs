@@ -174,8 +174,10 @@ impl<'a> Found<'a> {
         let made = &before[first].inst;
         let is_reload = |placed: &&Placed| {
             let inst = &placed.inst;
-            matches!(inst.mnemonic(), M::Mov | M::Movdqu | M::Movdqa)
-                && inst.op0_kind() == OpKind::Register
+            matches!(
+                inst.mnemonic(),
+                M::Mov | M::Movdqu | M::Movdqa | M::Vmovdqu | M::Vmovdqa
+            ) && inst.op0_kind() == OpKind::Register
                 && inst.memory_base() == Register::RSP
         };
         let is_plain = |placed: &&Placed| {
@@ -389,7 +391,7 @@ fn idle(len: usize) -> Vec<u8> {
         }
     };
     let mut bytes = one(LONGEST).repeat(len / LONGEST);
-    if len % LONGEST != 0 {
+    if !len.is_multiple_of(LONGEST) {
         bytes.extend(one(len % LONGEST));
     }
     bytes

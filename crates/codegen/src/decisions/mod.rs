@@ -19,7 +19,6 @@ mod patterns;
 mod phases;
 pub(crate) mod predicates;
 pub(crate) mod residents;
-mod same_arguments;
 
 use std::rc::Rc;
 
@@ -42,7 +41,6 @@ pub(crate) use patterns::Differences;
 use patterns::Patterns;
 use phases::Phases;
 use residents::Residents;
-use same_arguments::SameArguments;
 
 /// All of it.
 pub(crate) struct Decisions<'a> {
@@ -61,8 +59,6 @@ pub(crate) struct Decisions<'a> {
     pub invariants: Invariants,
     pub patterns: Patterns<'a>,
     pub predecessors: SecondaryMap<Block, Vec<Block>>,
-    /// Arguments that are not blended.
-    pub same_arguments: SameArguments,
     /// For each node, the lane loop that it belongs to.
     pub region_of: Vec<Option<usize>>,
     pub classes: MaskClasses,
@@ -168,7 +164,6 @@ pub(crate) fn of<'a>(inputs: &'a Inputs<'a>) -> (Decisions<'a>, Frame) {
         multiples: multiples::find(func, plan, &predecessors, inputs.align_of),
         invariants,
         patterns: Patterns::new(func, plan),
-        same_arguments: same_arguments::find(func, plan, &predecessors),
         predecessors,
         region_of: lane_loops::places(plan),
         phases: phases::find(func, plan, &classes),

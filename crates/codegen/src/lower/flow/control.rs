@@ -14,8 +14,6 @@ use crate::ops::{Lanes, Parts, Val};
 /// An edge taken by the lanes of a mask; without one, by all lanes of the node.
 #[derive(Clone)]
 pub(super) struct Edge<'c> {
-    /// Where the lanes come from.
-    pub(super) from: usize,
     pub(super) target: usize,
     pub(super) call: Option<&'c BlockCall>,
     pub(super) mask: Option<Lanes>,
@@ -60,7 +58,6 @@ impl Lower<'_, '_> {
         let func = self.func;
         let pending = self.plan.pending[pos].clone();
         let edge = |call| Edge {
-            from: pos,
             target: self.plan.order.target(pos, call_block(call)),
             call: Some(call),
             mask: None,
@@ -125,7 +122,6 @@ impl Lower<'_, '_> {
         let calls = func.blocks[block].term.targets();
         let call = calls[usize::from(!expected)];
         let edge = Edge {
-            from: pos,
             target: self.plan.order.target(pos, call_block(call)),
             call: Some(call),
             mask: None,
@@ -382,8 +378,7 @@ impl Lower<'_, '_> {
         }
         for (param, val) in args {
             // The homes of lanes that are elsewhere may hold other values.
-            let has_home = self.decided.residents.home(param).is_some();
-            let blend = has_home || blend && !self.is_same(edge, param);
+            let blend = blend || self.decided.residents.home(param).is_some();
             let val = match val {
                 Val::Varying(new) if blend && !(self.mask.is_full && edge.mask.is_none()) => {
                     Val::Varying(self.blend_param(param, new, edge))
@@ -392,19 +387,6 @@ impl Lower<'_, '_> {
             };
             self.define_variables(param, &val);
         }
-    }
-
-    /// Whether lanes that are at the target already have the same value in a parameter.
-    fn is_same(&self, edge: &Edge<'_>, param: Value) -> bool {
-        let Some(call) = edge.call else {
-            return false;
-        };
-        let params = &self.func.blocks[call.block].params;
-        let mut pairs = params.iter().zip(&call.args);
-        pairs.any(|(&other, &arg)| {
-            let same = &self.decided.same_arguments;
-            other == param && same.is_same(self.func, edge.from, param, arg)
-        })
     }
 
     /// Lanes that wait at the target already keep their parameter.

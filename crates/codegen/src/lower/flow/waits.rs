@@ -91,7 +91,6 @@ impl Lower<'_, '_> {
         self.mask.class = self.decided.classes.arrive[pos];
         self.go_to(
             &[Edge {
-                from: pos,
                 target,
                 call: None,
                 mask: None,
