@@ -295,7 +295,7 @@ fn rows_by(mma: &Mma, fragments: &mut Fragments<'_>, steps: &impl Steps) -> bool
         let Factors { a, b, complete } = &mut *factors;
         let further = &fragments.further[..mma.further_registers()];
         let mut is_done = complete.set_a(mma, a, further, steps);
-        match complete.with_b(mma, b, further).filter(|_| is_done) {
+        match complete.with_b(mma, b, further, steps).filter(|_| is_done) {
             Some(pair) => sums::add_pair_of(mma, pair, sums, steps),
             None => is_done = false,
         }

@@ -11,7 +11,10 @@ use super::COLUMNS;
 use super::steps::{CANONICAL_NAN, Plain, Steps, Work};
 
 /// Four rows of four words.
-pub(super) type Block = [u32; 16];
+pub(super) type Block = [u32; BLOCK];
+
+/// Words of a block.
+pub(super) const BLOCK: usize = 16;
 
 /// The words of a register.
 pub(super) type Register = [u32; 32];

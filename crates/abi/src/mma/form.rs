@@ -68,10 +68,12 @@ impl Form {
 
 /// By how much the bytes of A are larger than its elements, so that none is negative.
 pub(super) fn bias(mma: &Mma) -> u8 {
-    match mma.a {
-        MatrixFmt::S8 => 0x80,
-        MatrixFmt::S4 => 8,
-        _ => 0,
+    if mma.a == MatrixFmt::S8 {
+        0x80
+    } else if mma.a == MatrixFmt::S4 {
+        8
+    } else {
+        0
     }
 }
 

@@ -49,7 +49,8 @@ const MOST_KEPT: usize = LARGEST_A / 2 / 8;
 #[repr(align(64))]
 pub(super) struct Complete {
     a: [u32; LARGEST_A],
-    ordered_a: [u32; LARGEST_A],
+    /// The same by blocks, if the loops take that.
+    blocks_of_a: [u32; LARGEST_A],
     kept: [KeptRows; MOST_KEPT],
     b: [u32; LARGEST_B],
 }
@@ -57,7 +58,7 @@ pub(super) struct Complete {
 impl Complete {
     pub(super) const ZERO: Complete = Complete {
         a: [0; LARGEST_A],
-        ordered_a: [0; LARGEST_A],
+        blocks_of_a: [0; LARGEST_A],
         kept: [[Kept { element: 0, row: 0 }; 8]; MOST_KEPT],
         b: [0; LARGEST_B],
     };
@@ -103,22 +104,21 @@ impl Complete {
 
     /// Puts a dense A into the order in which it is multiplied.
     fn set_order<S: Steps>(&mut self, mma: &Mma) {
-        let k = form(mma).words_along_k(mma);
-        let (a, ordered) = (&self.a[..mma.m * k], &mut self.ordered_a[..mma.m * k]);
-        match S::Blocks::TAKES_ROWS {
-            true => ordered.copy_from_slice(a),
-            false => to_blocks(a, k, ordered),
+        if !S::Blocks::TAKES_ROWS {
+            let k = form(mma).words_along_k(mma);
+            to_blocks(&self.a[..mma.m * k], k, &mut self.blocks_of_a);
         }
     }
 
     /// A that was set, and B of a product from the decoded one and what is behind C; `None` if f32
     /// cannot hold it.
     #[inline(always)]
-    pub(super) fn with_b<'a>(
+    pub(super) fn with_b<'a, S: Steps>(
         &'a mut self,
         mma: &Mma,
         b: &'a [u32],
         further: &[Words],
+        _: &S,
     ) -> Option<Pair<'a>> {
         let k = form(mma).words_along_k(mma);
         let mut b = b;
@@ -146,7 +146,11 @@ impl Complete {
                 b,
             ));
         }
-        Some(Pair::Dense(&self.ordered_a[..mma.m * k], b))
+        let a = match S::Blocks::TAKES_ROWS {
+            true => &self.a,
+            false => &self.blocks_of_a,
+        };
+        Some(Pair::Dense(&a[..mma.m * k], b))
     }
 }
 

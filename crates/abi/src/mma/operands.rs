@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use ptxjit_ir::{FragmentLayout, MatrixFmt, Mma, eval};
 
-use super::blocks::{Block, Blocks, Register};
+use super::blocks::{BLOCK, Blocks, Register};
 use super::form::{Form, bias, least};
 use super::steps::{Steps, Work};
 use super::{COLUMNS, Offsets, ROWS, Words};
@@ -205,9 +205,9 @@ fn decode<S: Steps>(
         Side::B => mma.b,
     };
     if side == Side::B && is_b_by_rows(mma) {
-        return match form {
-            Form::PairOfBf16 => fill_by_pairs_of_rows(registers, out, steps),
-            _ => fill_by_rows(fmt, registers, out, steps),
+        return match form == Form::PairOfBf16 {
+            true => fill_by_pairs_of_rows(registers, out, steps),
+            false => fill_by_rows(fmt, registers, out, steps),
         };
     }
     let place = Place::new::<S>(mma, form, side);
@@ -252,14 +252,18 @@ fn decode_bytes(
     steps: &impl Steps,
 ) {
     let is_biased = place.side == Side::A;
-    match fmt {
-        MatrixFmt::S8 if is_biased => place.fill(registers, out, steps, biased_bytes),
-        MatrixFmt::S4 if is_biased => place.fill(registers, out, steps, nibble_bytes::<8, 0>),
-        MatrixFmt::S4 => place.fill(registers, out, steps, nibble_bytes::<8, 8>),
-        MatrixFmt::U4 => place.fill(registers, out, steps, nibble_bytes::<0, 0>),
-        _ => place.fill(registers, out, steps, |words| words),
+    if fmt == MatrixFmt::S8 && is_biased {
+        place.fill(registers, out, steps, biased_bytes);
+    } else if fmt == MatrixFmt::S4 && is_biased {
+        place.fill(registers, out, steps, nibble_bytes::<8, 0>);
+    } else if fmt == MatrixFmt::S4 {
+        place.fill(registers, out, steps, nibble_bytes::<8, 8>);
+    } else if fmt == MatrixFmt::U4 {
+        place.fill(registers, out, steps, nibble_bytes::<0, 0>);
+    } else {
+        place.fill(registers, out, steps, |words| words);
     }
-    if place.side == Side::A {
+    if is_biased {
         return;
     }
     let blocks = steps.blocks();
@@ -357,14 +361,8 @@ impl Place {
             let blocks = out[8 * below * self.k..][..8 * self.k].chunks_exact_mut(4 * self.k);
             let quads = registers.register(n).as_chunks::<4>().0.as_chunks::<4>().0;
             for (of_rows, quads) in blocks.zip(quads) {
-                let along_k = of_rows[4 * k..][..4 * N]
-                    .as_chunks_mut::<{ size_of::<Block>() / 4 }>()
-                    .0;
                 for (row, words) in quads.iter().enumerate() {
-                    let words = decode(*words);
-                    for (block, words) in along_k.iter_mut().zip(words.as_chunks::<4>().0) {
-                        block[4 * row..][..4].copy_from_slice(words);
-                    }
+                    set_row_of_blocks(&mut of_rows[4 * k..], row, &decode(*words));
                 }
             }
         }
@@ -376,14 +374,17 @@ pub(super) fn to_blocks(rows: &[u32], k: usize, blocks: &mut [u32]) {
     let of_rows = rows.chunks_exact(4 * k).zip(blocks.chunks_exact_mut(4 * k));
     for (rows, blocks) in of_rows {
         for (row, words) in rows.chunks_exact(k).enumerate() {
-            let along_k = blocks
-                .as_chunks_mut::<{ size_of::<Block>() / 4 }>()
-                .0
-                .iter_mut();
-            for (block, words) in along_k.zip(words.as_chunks::<4>().0) {
-                block[4 * row..][..4].copy_from_slice(words);
-            }
+            set_row_of_blocks(blocks, row, words);
         }
+    }
+}
+
+/// Puts words of one of four rows into the blocks that lie along K.
+#[inline(always)]
+fn set_row_of_blocks(along_k: &mut [u32], row: usize, words: &[u32]) {
+    let blocks = along_k.as_chunks_mut::<BLOCK>().0.iter_mut();
+    for (block, words) in blocks.zip(words.as_chunks::<4>().0) {
+        block[4 * row..][..4].copy_from_slice(words);
     }
 }
 

@@ -286,7 +286,7 @@ fn one_by_one(
             set = complete.set_a(mma, a, further, steps).then_some(of_a);
         }
         match complete
-            .with_b(mma, sizes.b_of(b, product.b), further)
+            .with_b(mma, sizes.b_of(b, product.b), further, steps)
             .filter(|_| set.is_some())
         {
             Some(pair) => sums::add_pair_of(mma, pair, frame.sums(product), steps),

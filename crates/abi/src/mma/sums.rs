@@ -56,22 +56,16 @@ impl<'a> Sums<'a> {
     #[inline(always)]
     fn block_of_c(&self, n: usize, rows: usize) -> *const Block {
         let (base, offsets) = self.c;
-        // SAFETY: by the promise of `at`; a register has two blocks.
-        unsafe {
-            let register = base.add(offsets[n] as usize);
-            register.cast::<Block>().add(rows % 2)
-        }
+        // SAFETY: by the promise of `at`.
+        unsafe { block_at(base.cast_mut(), offsets[n], rows) }
     }
 
     /// Four rows in register `n` of D.
     #[inline(always)]
     fn block_of_d(&self, n: usize, rows: usize) -> *mut Block {
         let (base, offsets) = self.d;
-        // SAFETY: as in `block_of_c`.
-        unsafe {
-            let register = base.add(offsets[n] as usize);
-            register.cast::<Block>().add(rows % 2)
-        }
+        // SAFETY: by the promise of `at`.
+        unsafe { block_at(base, offsets[n], rows) }
     }
 
     /// Four rows of C.
@@ -152,6 +146,17 @@ impl<'a> Sums<'a> {
         self.set_quad_of_d(2 * below, row, even);
         self.set_quad_of_d(2 * below + 1, row, odd);
     }
+}
+
+/// One of the two blocks of the register at an offset: that of four rows.
+///
+/// # Safety
+///
+/// There is a register.
+#[inline(always)]
+unsafe fn block_at(base: *mut u8, offset: u32, rows: usize) -> *mut Block {
+    // SAFETY: the caller's promise.
+    unsafe { base.add(offset as usize).cast::<Block>().add(rows % 2) }
 }
 
 /// What sums are. A constant in the loops, so that they test nothing.
