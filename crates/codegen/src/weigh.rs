@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Function, InstData, Program, Space, Type, Value};
+use ptxjit_ir::{Block, Class, Function, Inst, InstData, Program, Space, Type, Value};
 use ptxjit_passes::effort::Spent;
 use ptxjit_vectorize::heuristics::Switches;
 use ptxjit_vectorize::{
@@ -241,13 +241,14 @@ fn has_bytes(func: &Function) -> bool {
             } => {}
             InstData::Load {
                 ty: Type::B8, n: 1, ..
-            } => bytes += 1,
+            }
+            | InstData::MaskedLoad { ty: Type::B8, .. } => bytes += 1,
             InstData::Store {
                 ty: Type::B8,
                 ref args,
                 ..
             } if args.len() == 1 => bytes += 1,
-            InstData::Load { .. } | InstData::Store { .. } | InstData::Atomic { .. } => others += 1,
+            ref data if data.class() == Class::Access => others += 1,
             _ => {}
         }
     }
@@ -257,14 +258,8 @@ fn has_bytes(func: &Function) -> bool {
 /// Accesses to memory in a block.
 fn accesses(func: &Function, block: Block) -> usize {
     let insts = func.blocks[block].insts.iter();
-    insts
-        .filter(|&&inst| {
-            matches!(
-                func.insts[inst].data,
-                InstData::Load { .. } | InstData::Store { .. } | InstData::Atomic { .. }
-            )
-        })
-        .count()
+    let is_access = |inst: &&Inst| func.insts[**inst].data.class() == Class::Access;
+    insts.filter(is_access).count()
 }
 
 /// Accesses to the threads' own memories in a block.

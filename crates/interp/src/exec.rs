@@ -13,6 +13,10 @@ use crate::schedule::Env;
 use crate::thread::{Thread, Wait, WaitKind, WarpWait};
 use crate::watch::shadow::Shadow;
 
+/// What a masked load gives a thread whose mask is false: any number will do, and one that is rarely
+/// right shows code that uses it.
+const UNSPECIFIED: u64 = 0xa5c3_a5c3_a5c3_a5c3;
+
 /// What a step came to.
 pub(crate) enum Step<'p> {
     /// The thread goes on.
@@ -91,7 +95,10 @@ impl<'p> Machine<'p, '_> {
     fn inst(&mut self, env: &mut Env, thread: &mut Thread<'p>, node: &'p InstNode) -> Outcome<'p> {
         let results = &node.results;
         let bits = match &node.data {
-            InstData::Load { .. } | InstData::Store { .. } | InstData::Atomic { .. } => {
+            InstData::Load { .. }
+            | InstData::MaskedLoad { .. }
+            | InstData::Store { .. }
+            | InstData::Atomic { .. } => {
                 match self.watch.is_some() {
                     true => self.watched_memory(env, thread, node)?,
                     false => self.memory_inst(thread, node)?,
@@ -257,6 +264,21 @@ impl<'p> Machine<'p, '_> {
                 offset,
                 ..
             } => {
+                let addr = address(thread, *space, *addr, *offset);
+                self.load(thread, addr, *ty, &node.results)
+            }
+            InstData::MaskedLoad {
+                space,
+                ty,
+                addr,
+                offset,
+                mask,
+            } => {
+                if values(thread, &[*mask])[0] & 1 == 0 {
+                    let bits = UNSPECIFIED & ty.mask();
+                    thread.frame().set_all(&node.results, &[bits]);
+                    return Ok(());
+                }
                 let addr = address(thread, *space, *addr, *offset);
                 self.load(thread, addr, *ty, &node.results)
             }

@@ -161,6 +161,15 @@ pub enum InstData {
         addr: Value,
         offset: i32,
     },
+    /// A weak load of one element where `mask` (`B1`) is true; elsewhere nothing is accessed, and
+    /// the result is unspecified. Put in by the vectorizer.
+    MaskedLoad {
+        space: Space,
+        ty: Type,
+        addr: Value,
+        offset: i32,
+        mask: Value,
+    },
     /// Store of side-by-side elements.
     #[serde(skip)]
     Store {
@@ -291,6 +300,19 @@ pub enum Class<'a> {
     Stack,
     /// No results; orders or hurries other work, counts it, or does nothing.
     Order,
+}
+
+/// What a load or a store accesses: so many bytes from `addr + offset` on.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// The state space.
+    pub space: Space,
+    /// The address.
+    pub addr: Value,
+    /// Bytes that are added to it.
+    pub offset: i32,
+    /// Bytes of all elements together.
+    pub bytes: u32,
 }
 
 /// A branch target with its arguments.
@@ -440,6 +462,7 @@ impl InstData {
             | InstData::Load { addr: arg, .. } => [arg].into_iter().collect(),
             InstData::ConvertRs { arg, bits, .. } => [arg, bits].into_iter().collect(),
             InstData::Prefetch { addr, step, .. } => [addr, step].into_iter().collect(),
+            InstData::MaskedLoad { addr, mask, .. } => [addr, mask].into_iter().collect(),
             InstData::IntBinary { args, .. }
             | InstData::Compare { args, .. }
             | InstData::FloatBinary { args, .. }
@@ -491,6 +514,7 @@ impl InstData {
             | InstData::Load { addr: arg, .. } => SmallVec::from_slice(&[*arg]),
             InstData::ConvertRs { arg, bits, .. } => SmallVec::from_slice(&[*arg, *bits]),
             InstData::Prefetch { addr, step, .. } => SmallVec::from_slice(&[*addr, *step]),
+            InstData::MaskedLoad { addr, mask, .. } => SmallVec::from_slice(&[*addr, *mask]),
             InstData::IntBinary { args, .. }
             | InstData::Compare { args, .. }
             | InstData::FloatBinary { args, .. }
@@ -543,9 +567,10 @@ impl InstData {
             InstData::Sreg { .. } | InstData::EndLane { .. } | InstData::FirstRunning { .. } => {
                 Class::Place
             }
-            InstData::Load { .. } | InstData::Store { .. } | InstData::Atomic { .. } => {
-                Class::Access
-            }
+            InstData::Load { .. }
+            | InstData::MaskedLoad { .. }
+            | InstData::Store { .. }
+            | InstData::Atomic { .. } => Class::Access,
             InstData::Barrier { .. } | InstData::Warp { .. } => Class::Convergent,
             InstData::Call { .. } | InstData::CallIndirect { .. } => Class::Call,
             InstData::Device { op, .. } => Class::Device(op),
@@ -563,6 +588,7 @@ impl InstData {
     /// The address of an access or a prefetch.
     pub const fn address(&self) -> Option<Value> {
         if let InstData::Load { addr, .. }
+        | InstData::MaskedLoad { addr, .. }
         | InstData::Store { addr, .. }
         | InstData::Atomic { addr, .. }
         | InstData::Prefetch { addr, .. } = *self
@@ -571,6 +597,44 @@ impl InstData {
         } else {
             None
         }
+    }
+
+    /// What a load or a store accesses.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others are neither")]
+    pub fn access(&self) -> Option<Access> {
+        let (space, addr, offset, ty, n) = match *self {
+            InstData::Load {
+                space,
+                addr,
+                offset,
+                ty,
+                n,
+                ..
+            } => (space, addr, offset, ty, u32::from(n)),
+            InstData::MaskedLoad {
+                space,
+                addr,
+                offset,
+                ty,
+                ..
+            } => (space, addr, offset, ty, 1),
+            InstData::Store {
+                space,
+                addr,
+                offset,
+                ty,
+                ref args,
+                ..
+            } => (space, addr, offset, ty, args.len() as u32),
+            _ => return None,
+        };
+        let bytes = ty.bytes() * n;
+        Some(Access {
+            space,
+            addr,
+            offset,
+            bytes,
+        })
     }
 
     /// What the instruction does beside computing results.
@@ -586,7 +650,8 @@ impl InstData {
         if let InstData::Load {
             sem: MemSem::Weak | MemSem::NonCoherent,
             ..
-        } = self
+        }
+        | InstData::MaskedLoad { .. } = self
         {
             return Effect::Read;
         }

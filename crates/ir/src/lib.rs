@@ -56,7 +56,7 @@ pub use entities::{Block, FuncId, Inst, SigId, StackSlot, Value, VarId};
 pub use function::{
     BlockData, Function, FunctionKind, InstNode, StackSlotData, ValueData, ValueDef,
 };
-pub use inst::{BlockCall, Class, InstData, Terminator, TrapKind};
+pub use inst::{Access, BlockCall, Class, InstData, Terminator, TrapKind};
 pub use mma::{
     Chunk, FragmentLayout, MMA_COLUMNS, MatrixFmt, Mma, Place, ProductOp, Scale, SumFmt,
 };

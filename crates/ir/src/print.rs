@@ -199,6 +199,7 @@ fn write_data(out: &mut String, data: &InstData) -> fmt::Result {
         InstData::FirstRunning { arg, .. } => write!(out, "first_running {arg}"),
         InstData::IsSpace { space: of, arg } => write!(out, "is_space.{} {arg}", space(*of)),
         InstData::Load { .. }
+        | InstData::MaskedLoad { .. }
         | InstData::Store { .. }
         | InstData::Atomic { .. }
         | InstData::Prefetch { .. }
@@ -242,6 +243,18 @@ fn write_memory(out: &mut String, data: &InstData) -> fmt::Result {
                 Offset(i64::from(*offset))
             )
         }
+        InstData::MaskedLoad {
+            space: of,
+            ty,
+            addr,
+            offset,
+            mask,
+        } => write!(
+            out,
+            "masked_load.{}.{ty} {mask}, [{addr}{}]",
+            space(*of),
+            Offset(i64::from(*offset))
+        ),
         InstData::Store {
             space: of,
             sem,

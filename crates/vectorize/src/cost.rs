@@ -16,6 +16,9 @@ pub(crate) const DEPTH_TO_RECOMPUTE: u32 = 8;
 pub(crate) const DEPTH_OF_ADDRESS: u32 = 5;
 /// Conditions, through `and`, `or` and `not`.
 pub(crate) const DEPTH_OF_CONDITION: u32 = 4;
+/// To the comparisons of which a condition is made, and to the operands of these: tests of three
+/// dimensions join six, one after the other.
+pub(crate) const DEPTH_OF_TESTS: u32 = 12;
 /// From an index to what may wrap.
 pub(crate) const DEPTH_OF_INDEX: u32 = 6;
 /// To a value whose distance between lanes is known.
@@ -24,6 +27,17 @@ pub(crate) const DEPTH_OF_STRIDE: u32 = 12;
 pub(crate) const DEPTH_OF_RANGE: u32 = 8;
 /// From a value to the parameter of its loop. Unrolled code adds up step by step.
 pub(crate) const DEPTH_OF_STEP: u32 = 24;
+
+// Masked loads.
+
+/// The test whether a lane loads, in operations; the load itself is as cheap as one.
+pub(crate) const COST_OF_MASKED_LOAD: u32 = 3;
+/// Operations that lanes may execute for nothing on the sides of a branch. Masks for a side of which
+/// some lanes run, and blends behind it, cost as much as some twenty: conversions between bits and
+/// vectors, a test, and the selection of each lane.
+pub(crate) const MOST_BESIDE_MASKED_LOADS: u32 = 24;
+/// Values that differ between the sides.
+pub(crate) const MOST_SELECTS: usize = 4;
 
 // Planning.
 

@@ -10,6 +10,8 @@ use std::fmt;
 /// A heuristic.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Heuristic {
+    /// `prepare::masked_loads`: branches around loads become selects.
+    MaskedLoads,
     /// `prepare::subword`: arithmetic with fewer bits.
     Subword,
     /// `speculate::no_wrap`: versions for gangs in which no index wraps.
@@ -48,7 +50,8 @@ pub enum Heuristic {
 
 impl Heuristic {
     /// All heuristics, in the order in which they act.
-    pub const ALL: [Heuristic; 16] = [
+    pub const ALL: [Heuristic; 17] = [
+        Heuristic::MaskedLoads,
         Heuristic::Subword,
         Heuristic::NoWrap,
         Heuristic::TripCounts,
@@ -70,6 +73,7 @@ impl Heuristic {
     /// The name that `--passes` and the dump use.
     pub fn name(self) -> &'static str {
         match self {
+            Heuristic::MaskedLoads => "masked-loads",
             Heuristic::Subword => "subword",
             Heuristic::NoWrap => "no-wrap",
             Heuristic::TripCounts => "trip-counts",
@@ -94,7 +98,7 @@ impl Heuristic {
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Switches {
     /// A bit for each heuristic that is off, by its position in [`Heuristic::ALL`].
-    off: u16,
+    off: u32,
 }
 
 impl Switches {
@@ -113,7 +117,7 @@ impl Switches {
                     known.join(", ")
                 ));
             };
-            switches.off |= 1 << heuristic as u16;
+            switches.off |= 1 << heuristic as u32;
         }
         Ok(switches)
     }
@@ -121,13 +125,13 @@ impl Switches {
     /// The same without a heuristic.
     pub fn without(self, heuristic: Heuristic) -> Switches {
         Switches {
-            off: self.off | 1 << heuristic as u16,
+            off: self.off | 1 << heuristic as u32,
         }
     }
 
     /// Whether a heuristic may act.
     pub fn is_on(self, heuristic: Heuristic) -> bool {
-        self.off & 1 << heuristic as u16 == 0
+        self.off & 1 << heuristic as u32 == 0
     }
 }
 

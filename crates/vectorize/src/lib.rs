@@ -43,7 +43,7 @@ use heuristics::{Acted, Heuristic, Switches};
 
 use analysis::{divergence, liveness, order, progress, range, reconvergence};
 use memory::{merge_stores, prefetch, strip_mine};
-use prepare::{joins, latches, lcssa, sign_tests, subword};
+use prepare::{joins, latches, lcssa, masked_loads, sign_tests, subword};
 use rematerialize::{across_waits, addresses};
 use speculate::{no_wrap, stable, strides, trip_counts};
 
@@ -314,6 +314,10 @@ fn prepare(
 ) -> (SecondaryMap<Block, bool>, SecondaryMap<Block, bool>) {
     let is_on = |heuristic| facts.switches.is_on(heuristic);
     drop_unreachable(func, entries);
+    if is_on(Heuristic::MaskedLoads) {
+        let n_converted = masked_loads::run(func, entries, gang, facts);
+        acted.set(Heuristic::MaskedLoads, n_converted);
+    }
     if is_on(Heuristic::Subword) {
         acted.set(Heuristic::Subword, subword::run(func, entries, gang));
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use ptxjit_ir::{Block, Function, Inst, InstData, Value, print};
+use ptxjit_ir::{Block, Function, Inst, Value, print};
 
 use crate::heuristics::Acted;
 use crate::{Because, Node, Plan, SingleLane, Variability, WaitKind, Yield};
@@ -131,8 +131,8 @@ fn instruction(out: &mut String, func: &Function, plan: &Plan, inst: Inst) {
     if !results.is_empty() {
         let _ = write!(out, "  ; {}", results.join("; "));
     }
-    if let InstData::Load { addr, .. } | InstData::Store { addr, .. } = node.data
-        && let Some(stride) = plan.speculated[addr]
+    if let Some(access) = node.data.access()
+        && let Some(stride) = plan.speculated[access.addr]
     {
         let _ = write!(out, "  ; speculated stride {stride}");
     }

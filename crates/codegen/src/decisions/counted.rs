@@ -25,7 +25,8 @@ pub(super) fn find(
                 Node::Block(_) => classes.body[pos],
             };
             let from_bits = match class {
-                MaskClass::Entry | MaskClass::Lane => true,
+                // Lanes of a predicate are those of an instruction, not of a node.
+                MaskClass::Entry | MaskClass::Lane | MaskClass::Predicate(_) => true,
                 MaskClass::Own(node) => counted[node],
             };
             let mut reach = |target: usize, as_bits: bool| {

@@ -203,30 +203,13 @@ impl<'a> Finder<'a> {
     }
 
     /// A plain access to memory in which addresses are tested.
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "others are tested by themselves"
-    )]
     fn access(&self, data: &InstData) -> Option<(Space, Access)> {
-        let (space, addr, offset, size) = match *data {
-            InstData::Load {
-                space,
-                addr,
-                offset,
-                ty,
-                n,
-                ..
-            } => (space, addr, offset, ty.bytes() * u32::from(n)),
-            InstData::Store {
-                space,
-                addr,
-                offset,
-                ty,
-                ref args,
-                ..
-            } => (space, addr, offset, ty.bytes() * args.len() as u32),
-            _ => return None,
-        };
+        let ptxjit_ir::Access {
+            space,
+            addr,
+            offset,
+            bytes: size,
+        } = data.access()?;
         let is_tested = !space.is_window() && self.func.ty(addr) == Type::B64;
         (is_tested && size.is_power_of_two()).then_some((space, (addr, offset, size)))
     }

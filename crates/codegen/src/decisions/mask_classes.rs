@@ -11,12 +11,13 @@ use ptxjit_abi::warp_ops::WARP;
 const MOST_STEPS: u32 = 6;
 
 /// Which lanes run: those the gang was entered with, those in a node's own variables, or the one
-/// that a lane loop runs.
+/// that a lane loop runs; or, within a node, those for which an instruction's predicate is true.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum MaskClass {
     Entry,
     Own(usize),
     Lane,
+    Predicate(Value),
 }
 
 /// The classes of all nodes: of the lanes that arrive, and of those that run the body.

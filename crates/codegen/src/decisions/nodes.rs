@@ -165,18 +165,15 @@ impl<'a> Decisions<'a> {
         let is_full = self.inputs.whole_gangs && self.classes.body[pos] == MaskClass::Entry;
         let quads = self.plan.gang.div_ceil(4) as usize;
         let asks = |&inst: &Inst| {
-            if let InstData::Load { addr, space, .. } | InstData::Store { addr, space, .. } =
-                self.func.insts[inst].data
-            {
-                match self.plan.variability[addr] {
-                    // Inactive lanes are redirected one by one.
-                    _ if space == Space::Local => 4,
-                    Variability::Varying => 4,
-                    Variability::Affine { .. } => 1,
-                    Variability::Uniform => 0,
-                }
-            } else {
-                0
+            let Some(access) = self.func.insts[inst].data.access() else {
+                return 0;
+            };
+            match self.plan.variability[access.addr] {
+                // Inactive lanes are redirected one by one.
+                _ if access.space == Space::Local => 4,
+                Variability::Varying => 4,
+                Variability::Affine { .. } => 1,
+                Variability::Uniform => 0,
             }
         };
         let asked: usize = insts.iter().map(asks).sum();

@@ -197,7 +197,7 @@ fn is_made_subword(
     let node = &func.insts[inst];
     let is_wanted = wanted[node.results[0]];
     match node.data {
-        InstData::Load { ty, space, .. } => {
+        InstData::Load { ty, space, .. } | InstData::MaskedLoad { ty, space, .. } => {
             fills(plan, ty) && is_wanted && !matches!(space, Space::Param | Space::Local)
         }
         InstData::Resize { to, from, arg, .. } if fills(plan, to) => match from {

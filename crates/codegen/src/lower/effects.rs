@@ -20,6 +20,7 @@ impl Lower<'_, '_> {
         }
         match &node.data {
             InstData::Load { .. } => self.load(inst),
+            InstData::MaskedLoad { .. } => self.masked_load(inst),
             InstData::Store { .. } => self.store(inst),
             InstData::Atomic { .. } => self.atomic(inst),
             InstData::Fence { sem, .. } => {

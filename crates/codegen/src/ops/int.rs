@@ -75,11 +75,10 @@ impl Emitter<'_> {
             IntBinaryOp::UmulWide | IntBinaryOp::SmulWide => {
                 self.scalar_mul_wide(op == IntBinaryOp::SmulWide, ty, x, y)
             }
-            IntBinaryOp::Udiv | IntBinaryOp::Urem => {
-                self.scalar_udiv(op == IntBinaryOp::Urem, ty, x, y)
-            }
-            IntBinaryOp::Sdiv | IntBinaryOp::Srem => {
-                self.scalar_sdiv(op == IntBinaryOp::Srem, ty, x, y)
+            IntBinaryOp::Udiv => self.scalar_udiv(false, ty, x, y),
+            IntBinaryOp::Sdiv => self.scalar_sdiv(false, ty, x, y),
+            IntBinaryOp::Urem | IntBinaryOp::Srem => {
+                self.scalar_rem(op == IntBinaryOp::Srem, ty, x, y)
             }
             IntBinaryOp::Shl | IntBinaryOp::Ushr | IntBinaryOp::Sshr => {
                 self.scalar_shift(op, ty, x, y)
@@ -139,6 +138,36 @@ impl Emitter<'_> {
         };
         let (x, y) = (self.extend(signed, wide, x), self.extend(signed, wide, y));
         self.ins().imul(x, y)
+    }
+
+    /// The remainder of a number that is mostly less than twice the divisor, as with
+    /// `(x + 1) % w`: a subtraction, where a division takes some ten times as long.
+    fn scalar_rem(&mut self, signed: bool, ty: Type, x: cl::Value, y: cl::Value) -> cl::Value {
+        let general = |b: &mut Self| match signed {
+            true => b.scalar_sdiv(true, ty, x, y),
+            false => b.scalar_udiv(true, ty, x, y),
+        };
+        if ty != Type::B32 || self.known(y).is_some() {
+            return general(self);
+        }
+        // In 64 bits, unsigned: a negative dividend stays far above the divisor, and to one that is
+        // not positive everything is too large.
+        let divisor = match signed {
+            true => {
+                let zero = self.ins().iconst(types::I32, 0);
+                self.ins().smax(y, zero)
+            }
+            false => y,
+        };
+        let divisor = self.ins().uextend(types::I64, divisor);
+        let wide = self.extend(signed, types::I64, x);
+        let less = self.ins().isub(wide, divisor);
+        let is_small = self.ins().icmp(IntCC::UnsignedLessThan, wide, divisor);
+        let rest = self.ins().select(is_small, wide, less);
+        let cc = IntCC::UnsignedGreaterThanOrEqual;
+        let is_large = self.ins().icmp(cc, rest, divisor);
+        let rest = self.ins().ireduce(types::I32, rest);
+        self.unless(is_large, &[rest], |b| vec![general(b)])[0]
     }
 
     /// Hardware traps on a zero divisor, PTX does not.

@@ -73,6 +73,7 @@ pub fn inst(data: &InstData, args: &[u64]) -> Option<u64> {
         | InstData::EndLane { .. }
         | InstData::FirstRunning { .. }
         | InstData::Load { .. }
+        | InstData::MaskedLoad { .. }
         | InstData::Store { .. }
         | InstData::Atomic { .. }
         | InstData::Fence { .. }

@@ -16,9 +16,10 @@ type Types = SmallVec<[Type; 4]>;
 pub(super) fn inst(func: &Function, program: Option<&Program>, inst: Inst) -> Result<(), String> {
     let node = &func.insts[inst];
     let (args, results) = match &node.data {
-        InstData::Load { .. } | InstData::Store { .. } | InstData::Atomic { .. } => {
-            return memory(func, inst);
-        }
+        InstData::Load { .. }
+        | InstData::MaskedLoad { .. }
+        | InstData::Store { .. }
+        | InstData::Atomic { .. } => return memory(func, inst),
         InstData::Barrier { .. } => return barrier(func, inst),
         InstData::Device { op, args } => {
             expect_all(func, args, &op.args())?;
@@ -145,6 +146,7 @@ fn fixed(data: &InstData) -> Result<(Types, Types), String> {
         }
         InstData::Count { cond: Some(_), .. } => return Ok((types(&[Type::B1]), types(&[]))),
         InstData::Load { .. }
+        | InstData::MaskedLoad { .. }
         | InstData::Store { .. }
         | InstData::Atomic { .. }
         | InstData::Barrier { .. }
@@ -286,6 +288,17 @@ fn memory(func: &Function, inst: Inst) -> Result<(), String> {
                 return Err(format!("{n} elements"));
             }
             expect_results(func, &node.results, &vec![*ty; usize::from(*n)])
+        }
+        InstData::MaskedLoad {
+            space,
+            ty,
+            addr,
+            mask,
+            ..
+        } => {
+            address(func, *space, *addr)?;
+            expect(func, *mask, Type::B1)?;
+            expect_results(func, &node.results, &[*ty])
         }
         InstData::Store {
             space,

@@ -4,8 +4,8 @@
 //! both of whose targets are the same block are gone; so are those whose sides are cheap.
 //!
 //! A divergent branch costs masks and tests, a uniform one may be mispredicted: a few cheap
-//! operations more cost less. Memory accesses and everything convergent stay where they are.
-//! Counters of a side count under its condition.
+//! operations more cost less. Memory accesses and everything convergent stay where they are, but
+//! for the vectorizer, which has other rules. Counters of a side count under its condition.
 //!
 //! ```text
 //! block0: brif v0, block1, block2(v1)                       block0: v2 = iadd.b32 v1, v9
@@ -22,33 +22,65 @@ use smallvec::SmallVec;
 
 use crate::analysis::cfg;
 
+/// Which branches are converted, and what may run for nothing.
+pub struct Rules<'a> {
+    /// Whether the branch at the end of a block is looked at.
+    pub may_convert: &'a dyn Fn(&Function, Block) -> bool,
+    /// The cost of an instruction; none if it may not run for nothing. A load of one element is
+    /// masked.
+    pub cost: &'a dyn Fn(&Function, Inst) -> Option<u32>,
+    /// Cost of the operations that run for nothing, both sides and selects together.
+    pub max_cost: u32,
+    /// Selects that one conversion may make.
+    pub max_selects: usize,
+}
+
 /// Runs the pass; says whether something changed.
 pub fn run(func: &mut Function) -> bool {
+    run_by(
+        func,
+        &Rules {
+            may_convert: &|_, _| true,
+            cost: &|func, inst| cost(&func.insts[inst].data),
+            max_cost: MAX_COST,
+            max_selects: MAX_SELECTS,
+        },
+    ) > 0
+}
+
+/// Converts branches by other rules; returns how many. Loads on the sides become masked ones.
+pub fn run_by(func: &mut Function, rules: &Rules<'_>) -> usize {
     let cfg = cfg::run(func);
     let mut n_preds: SecondaryMap<Block, usize> = SecondaryMap::new();
     for &block in &cfg.rpo {
         n_preds[block] = cfg.preds[block].len() + usize::from(cfg.roots.contains(&block));
     }
-    let mut changed = false;
     // Inner branches first: what they leave may be the side of an outer one.
-    for &block in cfg.rpo.iter().rev() {
-        changed |= convert(func, block, &mut n_preds);
-    }
-    changed
+    let blocks = cfg.rpo.iter().rev();
+    let converted = blocks.filter(|&&block| convert(func, block, &mut n_preds, rules));
+    converted.count()
 }
 
-/// Cost of the operations that run for nothing, both sides and selects together.
+/// [`Rules::max_cost`] of the pass.
 const MAX_COST: u32 = 8;
-/// Selects that one conversion may make.
+/// [`Rules::max_selects`] of the pass.
 const MAX_SELECTS: usize = 4;
 
-fn convert(func: &mut Function, block: Block, n_preds: &mut SecondaryMap<Block, usize>) -> bool {
+fn convert(
+    func: &mut Function,
+    block: Block,
+    n_preds: &mut SecondaryMap<Block, usize>,
+    rules: &Rules<'_>,
+) -> bool {
+    if !(rules.may_convert)(func, block) {
+        return false;
+    }
     let Terminator::Brif { cond, then_, else_ } = &func.blocks[block].term else {
         return false;
     };
     let (cond, then_, else_) = (*cond, then_.clone(), else_.clone());
-    let then_side = side(func, block, &then_, n_preds);
-    let else_side = side(func, block, &else_, n_preds);
+    let then_side = side(func, block, &then_, n_preds, rules);
+    let else_side = side(func, block, &else_, n_preds, rules);
     // Either both sides go to one block, or one side goes to where the other branch leads anyway.
     let candidates = [
         (then_side.as_ref(), else_side.as_ref()),
@@ -69,8 +101,8 @@ fn convert(func: &mut Function, block: Block, n_preds: &mut SecondaryMap<Block, 
             .filter(|(x, y)| x != y)
             .count();
         if end_a.block != end_b.block
-            || cost + n_selects as u32 > MAX_COST
-            || n_selects > MAX_SELECTS
+            || cost + n_selects as u32 > rules.max_cost
+            || n_selects > rules.max_selects
         {
             continue;
         }
@@ -83,7 +115,7 @@ fn convert(func: &mut Function, block: Block, n_preds: &mut SecondaryMap<Block, 
         n_preds[end_a.block] = n_preds[end_a.block] + 1 - n_gone;
         for (side, holds) in [(a, true), (b, false)] {
             let Some(side) = side else { continue };
-            count_under(func, side.block, cond, holds);
+            put_under(func, side.block, cond, holds);
             let insts = std::mem::take(&mut func.blocks[side.block].insts);
             func.blocks[side.block].term = Terminator::Trap(ptxjit_ir::TrapKind::Unreachable);
             func.blocks[block].insts.extend(insts);
@@ -106,6 +138,7 @@ fn side(
     from: Block,
     call: &BlockCall,
     n_preds: &SecondaryMap<Block, usize>,
+    rules: &Rules<'_>,
 ) -> Option<Side> {
     let data = &func.blocks[call.block];
     let Terminator::Jump(end) = &data.term else {
@@ -120,8 +153,8 @@ fn side(
     }
     let mut total = 0;
     for &inst in &data.insts {
-        total += cost(&func.insts[inst].data)?;
-        if total > MAX_COST {
+        total += (rules.cost)(func, inst)?;
+        if total > rules.max_cost {
             return None;
         }
     }
@@ -132,16 +165,12 @@ fn side(
     })
 }
 
-/// Counters go on counting the threads that would have come to the side.
-#[expect(clippy::wildcard_enum_match_arm, reason = "others do not count")]
-fn count_under(func: &mut Function, side: Block, cond: Value, holds: bool) {
-    let own_cond = |&inst: &Inst| match func.insts[inst].data {
-        InstData::Count { cond, .. } => Some((inst, cond)),
-        _ => None,
-    };
-    let counters = func.blocks[side].insts.iter().filter_map(own_cond);
-    let counters: SmallVec<[(Inst, Option<Value>); 2]> = counters.collect();
-    let Some(&(first, _)) = counters.first() else {
+/// Counters go on counting the threads that would have come to the side, and loads are for those.
+fn put_under(func: &mut Function, side: Block, cond: Value, holds: bool) {
+    let own_cond = |&inst: &Inst| own_cond(&func.insts[inst].data).map(|own| (inst, own));
+    let insts = func.blocks[side].insts.iter().filter_map(own_cond);
+    let insts: SmallVec<[(Inst, Option<Value>); 4]> = insts.collect();
+    let Some(&(first, _)) = insts.first() else {
         return;
     };
     let mut under = cond;
@@ -153,7 +182,7 @@ fn count_under(func: &mut Function, side: Block, cond: Value, holds: bool) {
         };
         under = insert_before(func, side, first, not);
     }
-    for (inst, own) in counters {
+    for (inst, own) in insts {
         let both = match own {
             None => under,
             Some(own) => {
@@ -165,9 +194,42 @@ fn count_under(func: &mut Function, side: Block, cond: Value, holds: bool) {
                 insert_before(func, side, inst, and)
             }
         };
-        if let InstData::Count { cond, .. } = &mut func.insts[inst].data {
-            *cond = Some(both);
+        set_cond(&mut func.insts[inst].data, both);
+    }
+}
+
+/// The condition of what happens for some threads alone, if that is the instruction's kind.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others happen for all")]
+fn own_cond(data: &InstData) -> Option<Option<Value>> {
+    match *data {
+        InstData::Count { cond, .. } => Some(cond),
+        InstData::Load { .. } => Some(None),
+        InstData::MaskedLoad { mask, .. } => Some(Some(mask)),
+        _ => None,
+    }
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "`own_cond` knows no others")]
+fn set_cond(data: &mut InstData, under: Value) {
+    match data {
+        InstData::Count { cond, .. } => *cond = Some(under),
+        InstData::MaskedLoad { mask, .. } => *mask = under,
+        &mut InstData::Load {
+            space,
+            ty,
+            addr,
+            offset,
+            ..
+        } => {
+            *data = InstData::MaskedLoad {
+                space,
+                ty,
+                addr,
+                offset,
+                mask: under,
+            }
         }
+        other => unreachable!("{other:?} has no condition"),
     }
 }
 
@@ -181,7 +243,7 @@ fn insert_before(func: &mut Function, block: Block, next: Inst, data: InstData) 
 }
 
 /// Rough cost of an operation; none if it may not run for nothing.
-fn cost(data: &InstData) -> Option<u32> {
+pub fn cost(data: &InstData) -> Option<u32> {
     // How many threads are on either side is another matter once both run together.
     if let InstData::Count { sides: false, .. } = data {
         return Some(1);
@@ -235,6 +297,7 @@ fn cost(data: &InstData) -> Option<u32> {
         | InstData::EndLane { .. }
         | InstData::FirstRunning { .. } => 1,
         InstData::Load { .. }
+        | InstData::MaskedLoad { .. }
         | InstData::Store { .. }
         | InstData::Atomic { .. }
         | InstData::Fence { .. }

@@ -24,13 +24,8 @@ impl Ctas {
         let mut dims = SecondaryMap::new();
         while pass(func, order, &mut dims) {}
         let all = func.insts.values().filter_map(|node| {
-            if let InstData::Load { addr, space, .. } | InstData::Store { addr, space, .. } =
-                node.data
-            {
-                (!space.is_window()).then_some(dims[addr])
-            } else {
-                None
-            }
+            let access = node.data.access().filter(|it| !it.space.is_window());
+            access.map(|access| dims[access.addr])
         });
         let all = all.fold(0, |all, dims| all | dims) & !SIZE;
         Ctas { dims, all }

@@ -5,7 +5,8 @@
 //! instruction between the two may access the place, the first becomes part of the second.
 
 use ptxjit_ir::{
-    Block, DeviceOp, Effect, Function, Inst, InstData, IntBinaryOp, MemSem, Space, Type, Value,
+    Access, Block, DeviceOp, Effect, Function, Inst, InstData, IntBinaryOp, MemSem, Space, Type,
+    Value,
 };
 
 use crate::analysis::divergence::Divergence;
@@ -138,7 +139,7 @@ fn may_meet(func: &Function, inst: Inst, place: &Place) -> bool {
         InstData::Store {
             sem: MemSem::Weak, ..
         } => {}
-        InstData::Load { .. } if data.effect() == Effect::Read => {}
+        InstData::Load { .. } | InstData::MaskedLoad { .. } if data.effect() == Effect::Read => {}
         InstData::Count { .. }
         | InstData::Device {
             op: DeviceOp::Trace(_),
@@ -150,27 +151,13 @@ fn may_meet(func: &Function, inst: Inst, place: &Place) -> bool {
 }
 
 /// What a load or store accesses.
-#[expect(clippy::wildcard_enum_match_arm, reason = "others are not merged")]
 fn place(func: &Function, inst: Inst) -> Option<Place> {
-    let (space, addr, offset, bytes) = match func.insts[inst].data {
-        InstData::Load {
-            space,
-            ty,
-            n,
-            addr,
-            offset,
-            ..
-        } => (space, addr, offset, ty.bytes() * u32::from(n)),
-        InstData::Store {
-            space,
-            ty,
-            addr,
-            offset,
-            ref args,
-            ..
-        } => (space, addr, offset, ty.bytes() * args.len() as u32),
-        _ => return None,
-    };
+    let Access {
+        space,
+        addr,
+        offset,
+        bytes,
+    } = func.insts[inst].data.access()?;
     let (root, distance) = from_root(func, addr);
     Some(Place {
         space,

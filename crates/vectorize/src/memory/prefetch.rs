@@ -234,27 +234,13 @@ fn scattered_load(func: &Function, divergence: &Divergence, inst: Inst) -> Optio
 }
 
 /// An access of global memory, without its stride.
-#[expect(clippy::wildcard_enum_match_arm, reason = "others need no prefetch")]
 fn global_access(func: &Function, inst: Inst) -> Option<Access> {
-    let (addr, space, offset, size) = match func.insts[inst].data {
-        InstData::Load {
-            addr,
-            space,
-            offset,
-            ty,
-            n,
-            ..
-        } => (addr, space, offset, ty.bytes() * u32::from(n)),
-        InstData::Store {
-            addr,
-            space,
-            offset,
-            ty,
-            ref args,
-            ..
-        } => (addr, space, offset, ty.bytes() * args.len() as u32),
-        _ => return None,
-    };
+    let ptxjit_ir::Access {
+        space,
+        addr,
+        offset,
+        bytes: size,
+    } = func.insts[inst].data.access()?;
     (space == Space::Global && func.ty(addr) == Type::B64).then_some(Access {
         addr,
         offset,

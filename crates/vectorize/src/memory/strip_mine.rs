@@ -9,7 +9,7 @@
 use std::cell::OnceCell;
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Function, InstData, Space, Type, Value};
+use ptxjit_ir::{Block, Class, Function, Space, Type, Value};
 
 use crate::analysis::divergence::Divergence;
 use crate::analysis::evolution::{Loop, Step, Steps};
@@ -89,14 +89,13 @@ fn contiguous_accesses(
         .iter()
         .flat_map(|&block| &func.blocks[block].insts);
     for &inst in insts {
-        let addr = match func.insts[inst].data {
-            InstData::Load { addr, space, .. } | InstData::Store { addr, space, .. }
-                if matches!(space, Space::Global | Space::Generic) =>
-            {
-                addr
-            }
-            InstData::Call { .. } | InstData::CallIndirect { .. } => return None,
-            _ => continue,
+        let data = &func.insts[inst].data;
+        if data.class() == Class::Call {
+            return None;
+        }
+        let is_global = |it: &ptxjit_ir::Access| matches!(it.space, Space::Global | Space::Generic);
+        let Some(addr) = data.access().filter(is_global).map(|it| it.addr) else {
+            continue;
         };
         let Some(Variability::Affine { stride, .. }) = optimistic.variability[addr] else {
             continue;

@@ -23,6 +23,7 @@ use crate::analysis::order::{self, Node};
 use crate::speculate::ssa_repair::predecessors;
 use ptxjit_passes::transform::{dce, rewrite::Aliases};
 
+mod bounds;
 mod intervals;
 mod ops;
 
@@ -86,7 +87,12 @@ pub(crate) fn run(func: &mut Function, entries: &[Block], gang: u32) -> usize {
 }
 
 fn is_narrow_load(data: &InstData) -> bool {
-    matches!(data, InstData::Load { ty: Type::B8 | Type::B16, n: 1, space, .. } if *space != Space::Param)
+    matches!(
+        data,
+        InstData::Load { ty: Type::B8 | Type::B16, n: 1, space, .. }
+            | InstData::MaskedLoad { ty: Type::B8 | Type::B16, space, .. }
+            if *space != Space::Param
+    )
 }
 
 struct Narrow<'a> {
@@ -214,6 +220,7 @@ impl Narrow<'_> {
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "others are computed")]
     fn inst(&mut self, inst: Inst) {
+        self.clamp_bound(inst);
         let data = self.func.insts[inst].data.clone();
         let loc = self.func.insts[inst].loc;
         if let Some(plan) = self.plan(&data) {
@@ -259,6 +266,38 @@ impl Narrow<'_> {
             // Stands behind the extension that follows a narrow operation.
             let short = self.at_width(arg, to.bits(), loc);
             self.aliases.set(result, short);
+        }
+    }
+
+    /// Clamps the number of the launch that a narrow value is compared with, if the comparison is
+    /// narrow then.
+    fn clamp_bound(&mut self, inst: Inst) {
+        let InstData::Compare { ty, args, .. } = self.func.insts[inst].data else {
+            return;
+        };
+        let is_from_memory = |&x: &usize| self.known[args[x]].source == Source::Memory;
+        let is_open = |value: Value| self.known[value].source == Source::None;
+        let Some(x) = [0, 1].into_iter().find(is_from_memory) else {
+            return;
+        };
+        let data = &self.func.insts[inst].data;
+        let clamp = (self.known[args[x]].range)
+            .filter(|_| is_open(args[1 - x]))
+            .and_then(|span| bounds::clamp(self.func, data, x, span));
+        let Some(clamp) = clamp.filter(|clamp| clamp.span.fits(Type::B16.bits())) else {
+            return;
+        };
+        let loc = self.func.insts[inst].loc;
+        let mut bound = args[clamp.idx];
+        for (op, border) in clamp.steps {
+            let bits = border as u64 & ty.mask();
+            let border = self.push(InstData::Const { ty, bits }, ty, loc);
+            let args = [bound, border];
+            bound = self.push(InstData::IntBinary { op, ty, args }, ty, loc);
+        }
+        self.know(bound, Some(clamp.span), Source::Cheap);
+        if let InstData::Compare { args, .. } = &mut self.func.insts[inst].data {
+            args[clamp.idx] = bound;
         }
     }
 

@@ -28,10 +28,8 @@ pub(crate) fn run(func: &mut Function, optimistic: &Divergence) -> usize {
     let mut uses: Vec<(Value, Block)> = Vec::new();
     for (block, data) in func.blocks.iter() {
         for &inst in &data.insts {
-            if let InstData::Load { addr, .. } | InstData::Store { addr, .. } =
-                func.insts[inst].data
-            {
-                is_address[addr] = true;
+            if let Some(access) = func.insts[inst].data.access() {
+                is_address[access.addr] = true;
             }
             let may_have_wrapped = |value: &Value| may_have_wrapped(optimistic, *value);
             let numbers = numbers(func, optimistic, inst)

@@ -457,6 +457,7 @@ pub fn count_own(
     for &inst in &func.blocks[block].insts {
         let node = &func.insts[inst];
         if let InstData::Load { addr, space, .. }
+        | InstData::MaskedLoad { addr, space, .. }
         | InstData::Store { addr, space, .. }
         | InstData::Atomic { addr, space, .. } = node.data
         {

@@ -200,6 +200,7 @@ pub(crate) fn is_scalar(data: &InstData) -> bool {
             data,
             InstData::Const { .. }
                 | InstData::Load { .. }
+                | InstData::MaskedLoad { .. }
                 | InstData::Atomic { .. }
                 | InstData::ToGeneric { .. }
                 | InstData::FromGeneric { .. }

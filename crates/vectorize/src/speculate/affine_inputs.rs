@@ -98,9 +98,8 @@ fn inputs(
     };
     let mut work: Vec<Value> = Vec::new();
     for &inst in &func.blocks[block].insts {
-        if let InstData::Load { addr, .. } | InstData::Store { addr, .. } = func.insts[inst].data {
-            work.push(addr);
-        }
+        let access = func.insts[inst].data.access();
+        work.extend(access.map(|access| access.addr));
     }
     let mut seen: SecondaryMap<Value, bool> = SecondaryMap::new();
     let mut found = Vec::new();

@@ -181,9 +181,7 @@ fn find_leads(func: &Function) -> SecondaryMap<Value, bool> {
     let mut leads: SecondaryMap<Value, bool> = SecondaryMap::new();
     let mut work: Vec<Value> = Vec::new();
     for node in func.insts.values() {
-        if let InstData::Load { addr, .. } | InstData::Store { addr, .. } = node.data {
-            work.push(addr);
-        }
+        work.extend(node.data.access().map(|access| access.addr));
     }
     while let Some(value) = work.pop() {
         if std::mem::replace(&mut leads[value], true) {

@@ -5,7 +5,7 @@
 //! accesses are contiguous.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Function, InstData, IntBinaryOp, Value};
+use ptxjit_ir::{Access, Function, InstData, IntBinaryOp, Value};
 
 use crate::cost;
 use crate::{Plan, Variability};
@@ -14,7 +14,7 @@ use crate::{Plan, Variability};
 pub(crate) fn run(func: &Function, plan: &Plan) -> SecondaryMap<Value, Option<i64>> {
     let mut out = SecondaryMap::new();
     for node in func.insts.values() {
-        let (InstData::Load { addr, .. } | InstData::Store { addr, .. }) = node.data else {
+        let Some(Access { addr, .. }) = node.data.access() else {
             continue;
         };
         if plan.variability[addr] == Variability::Varying {

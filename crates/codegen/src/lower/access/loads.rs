@@ -5,29 +5,91 @@
 //! access lanes one by one (`gathers`), those that do not run at memory of our own.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder};
-use ptxjit_ir::{Inst, InstData, Type, Value};
+use ptxjit_ir::{Inst, InstData, Space, Type, Value};
 
 use crate::lower::Lower;
 use crate::ops::{Address, Parts, Val, device, int_type, words};
 
+/// What a load reads: so many elements per lane.
+#[derive(Copy, Clone)]
+pub(super) struct Read {
+    pub space: Space,
+    pub ty: Type,
+    pub n: u8,
+    pub addr: Value,
+    pub offset: i32,
+}
+
+/// What was loaded.
+pub(super) enum Loaded {
+    /// All lanes read the elements at one place, an address and an offset: nothing yet.
+    Shared(cl::Value, i32),
+    /// The parts of each element.
+    Lanes(Parts),
+}
+
 impl Lower<'_, '_> {
     pub(in crate::lower) fn load(&mut self, inst: Inst) {
-        let node = &self.func.insts[inst];
-        let InstData::Load {
+        let results = &self.func.insts[inst].results;
+        if self.makes_subword(inst) {
+            let parts = self.load_subword(inst);
+            return self.def_subword(results[0], parts.into_iter().collect());
+        }
+        let Read { ty, .. } = self.read_by(inst);
+        let parts = match self.load_lanes_of(inst) {
+            Loaded::Shared(at, offset) => return self.load_scalar(results, ty, at, offset),
+            Loaded::Lanes(parts) => parts,
+        };
+        let per = self.b.n_parts(ty);
+        for (k, &result) in results.iter().enumerate() {
+            let parts = parts[k * per..(k + 1) * per].iter().copied().collect();
+            self.def(result, Val::Varying(parts));
+        }
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass loads")]
+    pub(super) fn read_by(&self, inst: Inst) -> Read {
+        match self.func.insts[inst].data {
+            InstData::Load {
+                space,
+                ty,
+                n,
+                addr,
+                offset,
+                ..
+            } => Read {
+                space,
+                ty,
+                n,
+                addr,
+                offset,
+            },
+            InstData::MaskedLoad {
+                space,
+                ty,
+                addr,
+                offset,
+                ..
+            } => Read {
+                space,
+                ty,
+                n: 1,
+                addr,
+                offset,
+            },
+            ref other => unreachable!("{other:?} is no load"),
+        }
+    }
+
+    /// Loads what an instruction reads, unless all lanes read one place.
+    pub(super) fn load_lanes_of(&mut self, inst: Inst) -> Loaded {
+        let Read {
             space,
             ty,
             n,
             addr,
             offset,
-            ..
-        } = node.data
-        else {
-            unreachable!("called for loads")
-        };
-        if self.makes_subword(inst) {
-            return self.load_subword(inst);
-        }
-        let results = node.results.clone();
+        } = self.read_by(inst);
         let (word, words) = words(ty, usize::from(n));
         let parts =
             if self.is_speculated_contiguous(space, addr, i64::from(ty.bytes()) * i64::from(n)) {
@@ -35,7 +97,7 @@ impl Lower<'_, '_> {
             } else {
                 let place = self.place(space, addr, offset, ty.bytes() * u32::from(n), 0);
                 match place.address {
-                    Address::Scalar(at) => return self.load_scalar(&results, ty, at, place.offset),
+                    Address::Scalar(at) => return Loaded::Shared(at, place.offset),
                     Address::Strided(at, stride) => {
                         self.load_strided(words, word, at, stride, place.offset)
                     }
@@ -45,12 +107,7 @@ impl Lower<'_, '_> {
                     Address::Lanes(_) | Address::Lanes32(..) => self.load_lanes(words, word, place),
                 }
             };
-        let parts = self.b.unpacked(&parts, word, ty);
-        let per = self.b.n_parts(ty);
-        for (k, &result) in results.iter().enumerate() {
-            let parts = parts[k * per..(k + 1) * per].iter().copied().collect();
-            self.def(result, Val::Varying(parts));
-        }
+        Loaded::Lanes(self.b.unpacked(&parts, word, ty).into_iter().collect())
     }
 
     /// One access for all lanes.

@@ -10,6 +10,7 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{Inst, InstData, IntBinaryOp, ResizeOp, Space, Type, Value, ValueDef};
 use ptxjit_vectorize::Variability;
 
+use super::loads::Read;
 use crate::lower::Lower;
 use crate::ops::{Address, Alignment, Distances, Parts, Place, Val, vector_type};
 
@@ -143,16 +144,13 @@ impl Lower<'_, '_> {
         inst: Inst,
         types: Vec<cl::Type>,
     ) -> Vec<cl::Value> {
-        let InstData::Load {
+        let Read {
             space,
             ty,
             addr,
             offset,
             ..
-        } = self.func.insts[inst].data
-        else {
-            unreachable!("called for loads")
-        };
+        } = self.read_by(inst);
         let speculated = Speculated {
             inst,
             ty,

@@ -1,28 +1,24 @@
 //! Contiguous accesses of bytes and half-words that stay packed in their vectors.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder};
-use ptxjit_ir::{Inst, InstData, Type, Value};
+use ptxjit_ir::{Inst, Type, Value};
 use ptxjit_vectorize::Variability;
 
+use super::loads::Read;
 use crate::lower::Lower;
 use crate::ops::{Address, device, int_type, subword_type};
 
 impl Lower<'_, '_> {
     /// A load of one narrow element for each lane.
-    pub(super) fn load_subword(&mut self, inst: Inst) {
-        let node = &self.func.insts[inst];
-        let InstData::Load {
+    pub(super) fn load_subword(&mut self, inst: Inst) -> Vec<cl::Value> {
+        let Read {
             space,
             ty,
             addr,
             offset,
             ..
-        } = node.data
-        else {
-            unreachable!("called for loads")
-        };
-        let result = node.results[0];
-        let parts = if self.is_speculated_contiguous(space, addr, i64::from(ty.bytes())) {
+        } = self.read_by(inst);
+        if self.is_speculated_contiguous(space, addr, i64::from(ty.bytes())) {
             let types = self.subword_types(ty);
             self.load_subword_speculated(inst, types)
         } else {
@@ -57,8 +53,7 @@ impl Lower<'_, '_> {
                     self.b.packed_to(&quads, ty).to_vec()
                 }
             }
-        };
-        self.def_subword(result, parts.into_iter().collect());
+        }
     }
 
     fn load_subword_strided(

@@ -2,7 +2,8 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
-use ptxjit_ir::Type;
+use ptxjit_abi::warp_ops::WARP;
+use ptxjit_ir::{Type, Value};
 use smallvec::SmallVec;
 
 use crate::decisions::mask_classes::MaskClass;
@@ -44,6 +45,13 @@ impl Lower<'_, '_> {
         let node = match class {
             MaskClass::Entry => return Lanes::Bits(self.gang_bits()),
             MaskClass::Lane => return Lanes::Bits(self.lane_bit()),
+            // Without bits, they are those for which it is true.
+            MaskClass::Predicate(value) => {
+                return Lanes::Bits(match self.mask.bits {
+                    Some(bits) => bits,
+                    None => self.gang_pred_bits(value),
+                });
+            }
             MaskClass::Own(node) => node,
         };
         let vars = self.mask_variables(node);
@@ -51,6 +59,17 @@ impl Lower<'_, '_> {
             return Lanes::Bits(self.b.use_var(vars[0]));
         }
         Lanes::Parts(vars.iter().map(|&var| self.b.use_var(var)).collect())
+    }
+
+    /// A predicate as bits, of which none is above the gang's lanes.
+    pub(in crate::lower) fn gang_pred_bits(&mut self, value: Value) -> cl::Value {
+        let hits = self.pred_bits(value);
+        if self.b.lanes == WARP {
+            return hits;
+        }
+        let all = self.b.full_bits();
+        let all = self.b.ins().iconst(types::I32, all);
+        self.b.ins().band(hits, all)
     }
 
     /// Lane masks of the node being emitted.

@@ -94,6 +94,7 @@ impl Lower<'_, '_> {
             | InstData::EndLane { .. }
             | InstData::FirstRunning { .. }
             | InstData::Load { .. }
+            | InstData::MaskedLoad { .. }
             | InstData::Store { .. }
             | InstData::Atomic { .. }
             | InstData::Fence { .. }

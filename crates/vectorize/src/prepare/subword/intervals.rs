@@ -17,7 +17,7 @@ const FACTOR_BITS: u32 = 20;
 const FAR: i64 = 1 << 40;
 
 impl Span {
-    const fn new(lo: i64, hi: i64) -> Span {
+    pub(super) const fn new(lo: i64, hi: i64) -> Span {
         Span { lo, hi }
     }
 
@@ -83,6 +83,10 @@ pub(super) fn of(data: &InstData, of: &dyn Fn(Value) -> Option<Span>) -> Option<
             Some(Span::new(signed, signed))
         }
         InstData::Load {
+            ty: ty @ (Type::B8 | Type::B16),
+            ..
+        }
+        | InstData::MaskedLoad {
             ty: ty @ (Type::B8 | Type::B16),
             ..
         } => Some(Span::unsigned(ty)),

@@ -1,6 +1,6 @@
 //! Which regions get a version without wrapping indices.
 
-use ptxjit_ir::{Block, BlockCall, Effect, Function, Inst, InstData, Terminator, Value};
+use ptxjit_ir::{Block, BlockCall, Effect, Function, Inst, Terminator, Value};
 use rustc_hash::FxHashSet;
 
 use super::Site;
@@ -86,9 +86,8 @@ pub(super) fn is_accessed(
         let n_before = follows.len();
         for &inst in rest.iter().chain(others()) {
             let node = &func.insts[inst];
-            if let InstData::Load { addr, .. } | InstData::Store { addr, .. } = node.data
-                && follows.contains(&addr)
-            {
+            let access = node.data.access();
+            if access.is_some_and(|access| follows.contains(&access.addr)) {
                 return true;
             }
             let is_site = sites.iter().any(|site| site.inst == inst);

@@ -1,0 +1,120 @@
+//! Loads of the lanes for which a predicate is true.
+//!
+//! What the other lanes get is unspecified. So contiguous lanes are all read if one page has them,
+//! as in a node of which some lanes run.
+
+use cranelift_codegen::ir::{self as cl, InstBuilder};
+use ptxjit_ir::{Inst, InstData, Value};
+
+use super::loads::{Loaded, Read};
+use crate::decisions::mask_classes::MaskClass;
+use crate::lower::{Lower, Mask};
+use crate::ops::{Val, device, int_type, vector_type};
+
+impl Lower<'_, '_> {
+    pub(in crate::lower) fn masked_load(&mut self, inst: Inst) {
+        let node = &self.func.insts[inst];
+        let InstData::MaskedLoad { ty, mask, .. } = node.data else {
+            unreachable!("called for masked loads")
+        };
+        let result = node.results[0];
+        if self.is_uniform(result) {
+            let x = self.load_if(inst, mask);
+            return self.def(result, Val::Uniform(x));
+        }
+        let is_packed = self.makes_subword(inst);
+        let types = match is_packed {
+            true => self.subword_types(ty),
+            false => vec![vector_type(ty); self.b.n_parts(ty)],
+        };
+        let (lanes, any) = self.lanes_where(mask);
+        let zero = types.clone();
+        let parts = self.either(
+            any,
+            types,
+            |lower| {
+                lower.for_lanes(lanes, |lower| match is_packed {
+                    true => lower.load_subword(inst),
+                    false => lower.load_parts(inst),
+                })
+            },
+            |lower| {
+                let zeros = zero.iter().map(|&ty| lower.b.vconst_bytes(ty, &[0; 16]));
+                zeros.collect()
+            },
+        );
+        let parts = parts.into_iter().collect();
+        match is_packed {
+            true => self.def_subword(result, parts),
+            false => self.def(result, Val::Varying(parts)),
+        }
+    }
+
+    /// The element of the only lane, or of all, if the predicate is true.
+    fn load_if(&mut self, inst: Inst, mask: Value) -> cl::Value {
+        let Read { ty, .. } = self.read_by(inst);
+        let mask = self.scalar(mask);
+        let loaded = self.either(
+            mask,
+            vec![int_type(ty)],
+            |lower| match lower.load_lanes_of(inst) {
+                Loaded::Shared(at, offset) => {
+                    vec![lower.b.ins().load(int_type(ty), device(), at, offset)]
+                }
+                Loaded::Lanes(_) => unreachable!("a uniform load has one place"),
+            },
+            |lower| vec![lower.b.ins().iconst(int_type(ty), 0)],
+        );
+        loaded[0]
+    }
+
+    /// The element of each lane.
+    fn load_parts(&mut self, inst: Inst) -> Vec<cl::Value> {
+        let Read { ty, .. } = self.read_by(inst);
+        match self.load_lanes_of(inst) {
+            Loaded::Shared(at, offset) => {
+                let x = self.b.ins().load(int_type(ty), device(), at, offset);
+                let splat = self.b.splat(ty, x);
+                vec![splat; self.b.n_parts(ty)]
+            }
+            Loaded::Lanes(parts) => parts.to_vec(),
+        }
+    }
+
+    /// The running lanes for which a predicate is true, and whether there are any. Bits are only
+    /// made of vectors where not all lanes run, or where an access needs them.
+    fn lanes_where(&mut self, pred: Value) -> (Mask, cl::Value) {
+        let mask = Mask::new(MaskClass::Predicate(pred), false);
+        if self.unless_full().is_some() {
+            let (hits, all) = (self.pred_bits(pred), self.mask_as_bits());
+            let bits = self.b.ins().band(hits, all);
+            let mask = Mask {
+                bits: Some(bits),
+                ..mask
+            };
+            return (mask, bits);
+        }
+        if self.decided.in_bits[pred] {
+            let any = self.gang_pred_bits(pred);
+            return (mask, any);
+        }
+        let any = match self.available.subword.get(&pred).cloned() {
+            Some(packed) => self.b.any(&packed),
+            None => {
+                let parts = self.mask_parts(pred);
+                self.b.any(&parts)
+            }
+        };
+        (mask, any)
+    }
+
+    /// Emits code that runs for these lanes.
+    fn for_lanes<T>(&mut self, lanes: Mask, emit: impl FnOnce(&mut Self) -> T) -> T {
+        let mask = std::mem::replace(&mut self.mask, lanes);
+        let is_general = std::mem::replace(&mut self.node.is_general, true);
+        let result = emit(self);
+        self.node.is_general = is_general;
+        self.mask = mask;
+        result
+    }
+}
