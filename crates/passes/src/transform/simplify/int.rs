@@ -2,7 +2,7 @@
 
 use ptxjit_ir::{InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Type, Value};
 
-use super::{Ctx, Found, known, logic};
+use super::{Ctx, Found, known, logic, sums};
 use crate::transform::gvn::is_commutative;
 
 /// Rules for one operand.
@@ -63,8 +63,8 @@ pub(super) fn binary(ctx: &mut Ctx, op: IntBinaryOp, ty: Type, args: [Value; 2])
     }
     let c = ctx.as_const(b);
     match op {
-        IntBinaryOp::Add => add(ctx, ty, a, b, c),
-        IntBinaryOp::Sub => sub(ctx, ty, a, b, c),
+        IntBinaryOp::Add => add(ctx, ty, a, b, c).or_else(|| sums::cancel(ctx, op, ty, args)),
+        IntBinaryOp::Sub => sub(ctx, ty, a, b, c).or_else(|| sums::cancel(ctx, op, ty, args)),
         IntBinaryOp::Mul => mul(ctx, ty, a, c?),
         IntBinaryOp::UmulWide => mul_wide(ctx, ty, a, c?, ResizeOp::Uext),
         IntBinaryOp::SmulWide => mul_wide(ctx, ty, a, c?, ResizeOp::Sext),

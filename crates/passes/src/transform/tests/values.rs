@@ -147,6 +147,54 @@ fn multiplication_and_division_by_powers_of_two_are_shifts() {
 }
 
 #[test]
+fn terms_of_a_sum_cancel() {
+    // A quotient, and what is divided: `88 * q + 4 * (i - 22 * q) + 8`.
+    let func = simplified(&[B32, B32], B32, |b, params| {
+        let (quotient, index) = (params[0], params[1]);
+        let [width, row, eight] = [22, 88, 8].map(|n| b.iconst(B32, n));
+        let start = b.int(IntBinaryOp::Mul, quotient, width);
+        let rest = b.int(IntBinaryOp::Sub, index, start);
+        let row = b.int(IntBinaryOp::Mul, quotient, row);
+        let rest = shift(b, IntBinaryOp::Shl, rest, 2);
+        let rest = b.int(IntBinaryOp::Add, rest, eight);
+        b.int(IntBinaryOp::Add, row, rest)
+    });
+    let expected = "
+        block0(v0: b32, v1: b32):
+        v2 = const.b32 0x2
+        v3 = shl.b32 v1, v2
+        v4 = const.b32 0x8
+        v5 = iadd.b32 v3, v4
+        ret v5";
+    check(&func, expected);
+}
+
+#[test]
+fn terms_of_a_sum_stay_if_none_cancels() {
+    let func = simplified(&[B32, B32], B32, |b, params| {
+        let (quotient, index) = (params[0], params[1]);
+        let [width, row] = [22, 92].map(|n| b.iconst(B32, n));
+        let start = b.int(IntBinaryOp::Mul, quotient, width);
+        let rest = b.int(IntBinaryOp::Sub, index, start);
+        let row = b.int(IntBinaryOp::Mul, quotient, row);
+        let rest = shift(b, IntBinaryOp::Shl, rest, 2);
+        b.int(IntBinaryOp::Add, row, rest)
+    });
+    let expected = "
+        block0(v0: b32, v1: b32):
+        v2 = const.b32 0x16
+        v3 = const.b32 0x5c
+        v4 = imul.b32 v0, v2
+        v5 = isub.b32 v1, v4
+        v6 = imul.b32 v0, v3
+        v7 = const.b32 0x2
+        v8 = shl.b32 v5, v7
+        v9 = iadd.b32 v6, v8
+        ret v9";
+    check(&func, expected);
+}
+
+#[test]
 fn constants_of_an_address_gather_in_the_access() {
     let mut func = function(&[B64, B64], B32, |b, params| {
         let four = b.iconst(B64, 4);
