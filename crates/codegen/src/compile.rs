@@ -4,9 +4,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir as cl;
-use cranelift_codegen::isa::{CallConv, TargetIsa};
+use cranelift_codegen::isa::CallConv;
 use cranelift_codegen::timing::{self, Pass, Profiler};
 use cranelift_codegen::{CodegenError, CompiledCode, Context};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
@@ -18,17 +17,12 @@ use ptxjit_vectorize::{self as vectorize, Plan, Wait, WaitKind};
 use crate::decisions;
 use crate::gang;
 use crate::host::{self, Selection, Target};
-use crate::lane_inserts::{self, LaneInserts};
-use crate::lane_shifts;
 use crate::limits::{self, Growth};
 use crate::link;
 use crate::lower::{self, Inputs};
-use crate::masked::{self, Masks};
 use crate::object::function;
-use crate::operands;
-use crate::pairs::{self, Merged};
 use crate::planned::{self, Planned, Runs};
-use crate::ymm::{self, Refused};
+use crate::wide::{self, LaneInserts, MachineCode, Masks};
 use ptxjit_abi::object::{Function, Head, Object};
 use ptxjit_abi::{CompileStats, CompiledKernel, Facts};
 
@@ -417,7 +411,12 @@ impl Compiler {
     ) -> Result<Option<(Vec<(u32, SrcLoc)>, Option<String>)>, CompileError> {
         let isa = host::isa(Selection::of(&self.context.func, in_one_pass))?;
         let (start, before) = (Instant::now(), regalloc_time());
-        let compiled = self.machine_code(&*isa, is_wide, lane_inserts);
+        let machine_code = MachineCode {
+            context: &mut self.context,
+            registers: &mut self.registers,
+            masks: self.masks,
+        };
+        let compiled = machine_code.emit(&*isa, is_wide, lane_inserts);
         let compiled = compiled.map_err(|error| refused(error, &self.context))?;
         let Some((compiled, bytes)) = compiled else {
             return Ok(None);
@@ -431,69 +430,6 @@ impl Compiler {
         self.functions.push(function.map_err(internal)?);
         self.context.clear();
         Ok(Some((locs, asm)))
-    }
-
-    /// Cranelift's passes, with our own before instruction selection and behind register
-    /// allocation.
-    fn machine_code(
-        &mut self,
-        isa: &dyn TargetIsa,
-        is_wide: bool,
-        lane_inserts: &[LaneInserts],
-    ) -> Result<Option<(CompiledCode, Vec<u8>)>, CodegenError> {
-        let context = &mut self.context;
-        context.optimize(isa, &mut ControlPlane::default())?;
-        if !lane_inserts.is_empty() {
-            lane_inserts::pass_on(&mut context.func, lane_inserts);
-            context.verify_if(isa)?;
-            context.compute_cfg();
-            context.compute_domtree();
-        }
-        if is_wide && let Some(merged) = pairs::merge(context) {
-            context.verify_if(isa)?;
-            return self.wide(isa, &merged);
-        }
-        let code = self.compiled(isa)?;
-        let mut bytes = code.code_buffer().to_vec();
-        lane_shifts::put_in(&self.context.func, &code, &mut bytes);
-        Ok(masked::put_in(&code, self.masks, &mut bytes).then_some((code, bytes)))
-    }
-
-    /// Compiles a function of vectors of 256 bits, again if there was no room for registers on the
-    /// stack.
-    fn wide(
-        &mut self,
-        isa: &dyn TargetIsa,
-        merged: &Merged,
-    ) -> Result<Option<(CompiledCode, Vec<u8>)>, CodegenError> {
-        loop {
-            let mut code = self.compiled(isa)?;
-            let slot = &mut self.context.func.sized_stack_slots[merged.spills];
-            match ymm::widen(&code, merged, slot.size) {
-                Ok(mut bytes) => {
-                    if !masked::put_in(&code, self.masks, &mut bytes) {
-                        return Ok(None);
-                    }
-                    operands::put_in(&code, &mut bytes);
-                    lane_shifts::put_in(&self.context.func, &code, &mut bytes);
-                    if let Some(text) = &mut code.vcode {
-                        *text = ymm::listing(&bytes, &code.bb_starts);
-                    }
-                    return Ok(Some((code, bytes)));
-                }
-                Err(Refused::Spills(count)) => slot.size = ymm::room_for(count),
-                Err(Refused::Unknown(_)) => return Ok(None),
-            }
-        }
-    }
-
-    fn compiled(&mut self, isa: &dyn TargetIsa) -> Result<CompiledCode, CodegenError> {
-        let context = &self.context;
-        let (func, domtree) = (&context.func, &context.domtree);
-        let (listing, mut control) = (context.want_disasm, ControlPlane::default());
-        let code =
-            isa.compile_function(func, domtree, &mut self.registers, listing, &mut control)?;
-        Ok(code.apply_params(&func.params))
     }
 }
 
@@ -563,8 +499,7 @@ fn enter_signature() -> cl::Signature {
 fn locations(code: &CompiledCode) -> Vec<(u32, SrcLoc)> {
     let mut locs = Vec::new();
     let ranges = code.buffer.get_srclocs_sorted().iter();
-    let marks = [pairs::clearing(), pairs::test_of_both()];
-    for range in ranges.filter(|range| !marks.contains(&range.loc)) {
+    for range in ranges.filter(|range| !wide::is_mark(range.loc)) {
         locs.push((range.start, SrcLoc(range.loc.bits())));
         locs.push((range.end, SrcLoc(u32::MAX)));
     }

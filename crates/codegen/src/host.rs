@@ -8,8 +8,7 @@ use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
 
 use crate::compile::CompileError;
-use crate::masked::Masks;
-use crate::pairs;
+use crate::wide::{self, Masks};
 
 /// How instructions are selected and registers allocated.
 #[derive(Copy, Clone, Default)]
@@ -37,7 +36,7 @@ impl Selection {
         };
         let (widened, others): (Vec<Inst>, Vec<Inst>) = insts
             .filter(is_product)
-            .partition(|&inst| pairs::is_of_widened(func, inst));
+            .partition(|&inst| wide::is_of_widened(func, inst));
         Selection {
             in_one_pass,
             widens_factors: widened.len() > 2 * others.len(),

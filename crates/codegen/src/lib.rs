@@ -21,23 +21,18 @@ mod fma_operands;
 mod gang;
 mod helpers;
 mod host;
-mod lane_inserts;
-mod lane_shifts;
 mod limits;
 mod link;
 mod lower;
-mod masked;
 mod notes;
 mod object;
-mod operands;
 mod ops;
-mod pairs;
 mod planned;
 mod registers;
 mod schedule;
 mod slots;
 mod weigh;
-mod ymm;
+mod wide;
 
 pub use ptxjit_vectorize::heuristics::{Heuristic, Switches};
 

@@ -5,8 +5,6 @@ use cranelift_codegen::ir::{self as cl, ExternalName};
 use cranelift_codegen::{CompiledCode, FinalizedMachReloc, FinalizedRelocTarget};
 use ptxjit_abi::object::{Function, Helper, Reloc, RelocKind, Target};
 
-use crate::lower::put_in_prefetches;
-
 /// Namespaces of external names: the object's functions, functions of ours, instructions that are
 /// evaluated by call, products of matrices.
 pub(crate) const FUNCTIONS: u32 = 1;
@@ -52,9 +50,7 @@ pub(crate) fn function(
     bytes: &[u8],
     code: &mut Vec<u8>,
 ) -> Result<Function, String> {
-    let start = code.len();
     code.extend_from_slice(bytes);
-    put_in_prefetches(compiled, &mut code[start..]);
     let relocs = compiled.buffer.relocs().iter();
     Ok(Function {
         size: bytes.len() as u32,

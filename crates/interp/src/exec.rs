@@ -13,8 +13,8 @@ use crate::schedule::Env;
 use crate::thread::{Thread, Wait, WaitKind, WarpWait};
 use crate::watch::shadow::Shadow;
 
-/// What a masked load gives a thread whose mask is false: any number will do, and one that is rarely
-/// right shows code that uses it.
+/// What a masked load gives a thread whose mask is false: any number will do, and one that is
+/// rarely right shows code that uses it.
 const UNSPECIFIED: u64 = 0xa5c3_a5c3_a5c3_a5c3;
 
 /// What a step came to.

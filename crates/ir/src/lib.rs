@@ -32,6 +32,7 @@
 #![warn(missing_docs)]
 #![deny(clippy::wildcard_enum_match_arm)]
 
+mod access;
 mod builder;
 mod device;
 mod entities;
@@ -45,6 +46,7 @@ mod program;
 mod types;
 pub mod verify;
 
+pub use access::Access;
 pub use builder::{FunctionBuilder, Variable};
 pub use device::{
     AsyncGroup, AsyncOp, BlockScale, Color, Completion, CopyShape, DeviceOp, Fetch, Geometry,
@@ -56,7 +58,7 @@ pub use entities::{Block, FuncId, Inst, SigId, StackSlot, Value, VarId};
 pub use function::{
     BlockData, Function, FunctionKind, InstNode, StackSlotData, ValueData, ValueDef,
 };
-pub use inst::{Access, BlockCall, Class, InstData, Terminator, TrapKind};
+pub use inst::{BlockCall, Class, InstData, Terminator, TrapKind};
 pub use mma::{
     Chunk, FragmentLayout, MMA_COLUMNS, MatrixFmt, Mma, Place, ProductOp, Scale, SumFmt,
 };

@@ -32,9 +32,9 @@ pub(crate) const DEPTH_OF_STEP: u32 = 24;
 
 /// The test whether a lane loads, in operations; the load itself is as cheap as one.
 pub(crate) const COST_OF_MASKED_LOAD: u32 = 3;
-/// Operations that lanes may execute for nothing on the sides of a branch. Masks for a side of which
-/// some lanes run, and blends behind it, cost as much as some twenty: conversions between bits and
-/// vectors, a test, and the selection of each lane.
+/// Operations that lanes may execute for nothing on the sides of a branch. Masks for a side of
+/// which some lanes run, and blends behind it, cost as much as some twenty: conversions between
+/// bits and vectors, a test, and the selection of each lane.
 pub(crate) const MOST_BESIDE_MASKED_LOADS: u32 = 24;
 /// Values that differ between the sides.
 pub(crate) const MOST_SELECTS: usize = 4;

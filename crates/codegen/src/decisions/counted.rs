@@ -26,7 +26,7 @@ pub(super) fn find(
             };
             let from_bits = match class {
                 // Lanes of a predicate are those of an instruction, not of a node.
-                MaskClass::Entry | MaskClass::Lane | MaskClass::Predicate(_) => true,
+                MaskClass::Entry | MaskClass::Lane | MaskClass::Predicate => true,
                 MaskClass::Own(node) => counted[node],
             };
             let mut reach = |target: usize, as_bits: bool| {

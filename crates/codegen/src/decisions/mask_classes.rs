@@ -17,7 +17,7 @@ pub(crate) enum MaskClass {
     Entry,
     Own(usize),
     Lane,
-    Predicate(Value),
+    Predicate,
 }
 
 /// The classes of all nodes: of the lanes that arrive, and of those that run the body.

@@ -49,12 +49,10 @@ use crate::decisions::mask_classes::MaskClass;
 use crate::decisions::nodes::NodeForm;
 use crate::decisions::{self, Decisions};
 use crate::host::Target;
-use crate::lane_inserts::LaneInserts;
 use crate::limits::{self, Growth};
-use crate::masked::Masks;
 use crate::ops::{Address, Emitter, External, Parts, Val};
+use crate::wide::{LaneInserts, Masks};
 
-pub(crate) use access::prefetch::put_in as put_in_prefetches;
 pub(crate) use stubs::{Stub, define as define_stub};
 
 /// The inputs of lowering beside the function and its plan.

@@ -5,7 +5,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{FloatFmt, IntBinaryOp, IntTernaryOp, IntUnaryOp, Type};
 
-use crate::lane_shifts::{self, Shift};
+use crate::wide::lane_shifts::{self, Shift};
 
 use super::{Emitter, Quad, int_type, vector_type};
 

@@ -55,7 +55,9 @@ pub(crate) use memory::{device, small_stride_width};
 pub(crate) use packing::words;
 pub(crate) use subword::subword_type;
 pub(crate) use updates::{Rmw, is_integer};
-pub(crate) use vectors::{Parts, Quad, Val, int_type, sign_extended, vector_type};
+pub(crate) use vectors::{
+    Parts, Quad, Val, float_vector_type, int_type, sign_extended, vector_type,
+};
 
 /// Cranelift's builder of a function, with the operations of this module.
 pub(crate) struct Emitter<'b> {
@@ -64,7 +66,7 @@ pub(crate) struct Emitter<'b> {
     pub lanes: usize,
     /// Arithmetic on f32 flushes subnormal numbers by itself.
     flush_denormals: bool,
-    /// Lanes can be shifted by counts of their own (see [`crate::lane_shifts`]).
+    /// Lanes can be shifted by counts of their own (see [`crate::wide`]).
     has_lane_shifts: bool,
     /// The context of the CTA, and its fields, by offset.
     pub cta: cl::Value,

@@ -25,6 +25,14 @@ pub(crate) fn vector_type(ty: Type) -> cl::Type {
     }
 }
 
+/// The same for lanes of floats.
+pub(crate) fn float_vector_type(ty: Type) -> cl::Type {
+    match ty {
+        Type::B64 => types::F64X2,
+        Type::B1 | Type::B8 | Type::B16 | Type::B32 => types::F32X4,
+    }
+}
+
 /// The scalar integer type for `ty`; predicates are `i8`.
 pub(crate) fn int_type(ty: Type) -> cl::Type {
     match ty {

@@ -97,8 +97,8 @@ fn may_mask(data: &InstData) -> bool {
     }
 }
 
-/// Whether a condition follows from comparisons of affine with uniform values alone. Signs of several
-/// at once are tested one by one later (`sign_tests`).
+/// Whether a condition follows from comparisons of affine with uniform values alone. Signs of
+/// several at once are tested one by one later (`sign_tests`).
 #[expect(clippy::wildcard_enum_match_arm, reason = "others come from elsewhere")]
 fn is_decided(
     func: &Function,

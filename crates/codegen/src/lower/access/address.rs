@@ -10,7 +10,9 @@ use ptxjit_vectorize::MayWrap;
 
 use crate::decisions::Differences;
 use crate::lower::{Buffer, Lower};
-use crate::ops::{Address, Alignment, Distances, KnownDistances, Parts, Val, Wrapping, small};
+use crate::ops::{
+    Address, Alignment, Distances, KnownDistances, Parts, Val, Wrapping, small, vector_type,
+};
 
 /// The terms of sums are followed this deep.
 const DEPTH: u32 = 4;
@@ -234,7 +236,7 @@ impl Lower<'_, '_> {
         let offsets: Parts = match addr {
             Val::Uniform(x) => {
                 let x = self.b.ins().sextend(types::I64, x);
-                let splat = self.b.ins().splat(types::I64X2, x);
+                let splat = self.b.splat(Type::B64, x);
                 Parts::from_elem(splat, windows.len())
             }
             Val::Affine(x, stride) => {
@@ -276,7 +278,7 @@ impl Lower<'_, '_> {
     pub(super) fn lane_addresses(&mut self, address: &Address) -> Parts {
         match address {
             Address::Scalar(x) => {
-                let splat = self.b.ins().splat(types::I64X2, *x);
+                let splat = self.b.splat(Type::B64, *x);
                 Parts::from_elem(splat, self.b.n_parts(Type::B64))
             }
             Address::Strided(x, stride) => self.b.affine_parts(Type::B64, *x, *stride),
@@ -285,7 +287,7 @@ impl Lower<'_, '_> {
                 let n = self.b.n_parts(Type::B64);
                 let parts = self.either(
                     inside,
-                    vec![types::I64X2; n],
+                    vec![vector_type(Type::B64); n],
                     |lower| {
                         let (at, stride) = (wrapping.at, wrapping.stride);
                         lower.b.affine_parts(Type::B64, at, stride).to_vec()
@@ -300,7 +302,7 @@ impl Lower<'_, '_> {
             Address::Lanes(parts) => parts.clone(),
             Address::Lanes32(Distances { base, parts, .. }) => {
                 let wide = self.b.widen_lanes(parts);
-                let base = self.b.ins().splat(types::I64X2, *base);
+                let base = self.b.splat(Type::B64, *base);
                 wide.iter()
                     .map(|&part| self.b.ins().iadd(part, base))
                     .collect()
@@ -331,7 +333,7 @@ impl Lower<'_, '_> {
                 let wide = self.wide_mask().expect("the mask may have gaps");
                 let junk = self.b.field(core::mem::offset_of!(CtaContext, junk));
                 let junk = self.b.plus(junk, -i64::from(offset));
-                let junk = self.b.ins().splat(types::I64X2, junk);
+                let junk = self.b.splat(Type::B64, junk);
                 Address::Lanes(
                     parts
                         .iter()
@@ -438,7 +440,7 @@ impl Lower<'_, '_> {
         for (i, &part) in parts.iter().enumerate() {
             let mut bits = part;
             if let Some(mask) = &mask {
-                let mask = self.b.cast_vector(mask[i], types::I64X2);
+                let mask = self.b.cast_vector(mask[i], vector_type(Type::B64));
                 bits = self.b.ins().band(bits, mask);
             }
             all = Some(match all {
@@ -468,7 +470,7 @@ impl Lower<'_, '_> {
             Address::Lanes32(Distances { parts, .. }) => {
                 let parts: Parts = parts
                     .iter()
-                    .map(|&part| self.b.cast_vector(part, types::I64X2))
+                    .map(|&part| self.b.cast_vector(part, vector_type(Type::B64)))
                     .collect();
                 let both = self.bits_of_lanes(&parts);
                 return self.b.ins().band_imm_s(both, low << 32 | low);

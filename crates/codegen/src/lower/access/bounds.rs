@@ -6,9 +6,9 @@
 //! that they are aligned.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use cranelift_codegen::ir::{self as cl, InstBuilder};
 use ptxjit_abi::CtaContext;
-use ptxjit_ir::{self as ir, Space, Value};
+use ptxjit_ir::{self as ir, Space, Type, Value};
 
 use crate::lower::Lower;
 use crate::ops::{Address, Alignment, Parts};
@@ -43,7 +43,7 @@ impl Lower<'_, '_> {
             }
             Address::Strided(..) | Address::Lanes(_) => {
                 let parts = self.lane_addresses(address);
-                let splat = self.b.ins().splat(types::I64X2, arena);
+                let splat = self.b.splat(Type::B64, arena);
                 let distances: Parts = parts
                     .iter()
                     .map(|&part| self.b.ins().bxor(part, splat))

@@ -1,11 +1,11 @@
 //! Copies of scattered lanes, lane by lane.
 
-use cranelift_codegen::ir::{InstBuilder, types};
-use ptxjit_ir::{Inst, InstData};
+use cranelift_codegen::ir::InstBuilder;
+use ptxjit_ir::{Inst, InstData, Type};
 use ptxjit_vectorize::Variability;
 
 use crate::lower::Lower;
-use crate::ops::device;
+use crate::ops::{device, vector_type};
 
 impl Lower<'_, '_> {
     /// Emits a load and the store behind it, if they are a copy and lanes are scattered on both
@@ -54,7 +54,10 @@ impl Lower<'_, '_> {
         let mut to_pair = None;
         self.for_each_address(&from_lanes, |lower, lane, at| {
             lower.loc(func.insts[load].loc);
-            let row = lower.b.ins().load(types::I32X4, device(), at, from.offset);
+            let row = lower
+                .b
+                .ins()
+                .load(vector_type(Type::B32), device(), at, from.offset);
             lower.loc(func.insts[store].loc);
             let pair = match to_pair.take() {
                 Some(pair) => pair,

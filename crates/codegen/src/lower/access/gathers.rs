@@ -1,11 +1,11 @@
 //! Gathers and scatters: loads and stores lane by lane, at addresses without a known pattern.
 
-use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use cranelift_codegen::ir::{self as cl, InstBuilder};
 use ptxjit_ir::Type;
 
-use crate::lane_inserts::LaneInserts;
 use crate::lower::Lower;
-use crate::ops::{Address, Parts, Place, device, int_type, vector_type};
+use crate::ops::{Address, Parts, Place, device, float_vector_type, int_type, vector_type};
+use crate::wide::LaneInserts;
 
 impl Lower<'_, '_> {
     /// Loads element by element, lane after lane. Each word is inserted into its vector at once:
@@ -54,7 +54,7 @@ impl Lower<'_, '_> {
     fn load_each_row(&mut self, place: &Place) -> Parts {
         let mut rows = Parts::new();
         self.for_each_address(&place.address, |lower, _, at| {
-            let row = types::I32X4;
+            let row = vector_type(Type::B32);
             rows.push(lower.b.ins().load(row, device(), at, place.offset));
         });
         rows
@@ -125,12 +125,12 @@ impl Lower<'_, '_> {
         self.for_each_address(&place.address, |lower, lane, at| {
             for (k, parts) in parts.iter().enumerate() {
                 let x = match ty {
-                    Type::B32 if lane % 4 == 0 => {
-                        lower.b.first_float(types::F32X4, parts[lane / 4])
-                    }
-                    Type::B64 if lane % 2 == 0 => {
-                        lower.b.first_float(types::F64X2, parts[lane / 2])
-                    }
+                    Type::B32 if lane % 4 == 0 => lower
+                        .b
+                        .first_float(float_vector_type(Type::B32), parts[lane / 4]),
+                    Type::B64 if lane % 2 == 0 => lower
+                        .b
+                        .first_float(float_vector_type(Type::B64), parts[lane / 2]),
                     Type::B64 => lower.b.pick64(parts[lane / 2], 1),
                     Type::B1 | Type::B8 | Type::B16 | Type::B32 => lower.b.extract(ty, parts, lane),
                 };

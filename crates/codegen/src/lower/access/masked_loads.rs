@@ -3,7 +3,7 @@
 //! What the other lanes get is unspecified. So contiguous lanes are all read if one page has them,
 //! as in a node of which some lanes run.
 
-use cranelift_codegen::ir::{self as cl, InstBuilder};
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{Inst, InstData, Value};
 
 use super::loads::{Loaded, Read};
@@ -81,29 +81,30 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// The running lanes for which a predicate is true, and whether there are any. Bits are only
-    /// made of vectors where not all lanes run, or where an access needs them.
+    /// The running lanes for which a predicate is true, and whether there are any. Where all lanes
+    /// run, the predicate's vectors tell that; bits are only for accesses that need them.
     fn lanes_where(&mut self, pred: Value) -> (Mask, cl::Value) {
-        let mask = Mask::new(MaskClass::Predicate(pred), false);
-        if self.unless_full().is_some() {
-            let (hits, all) = (self.pred_bits(pred), self.mask_as_bits());
-            let bits = self.b.ins().band(hits, all);
-            let mask = Mask {
-                bits: Some(bits),
-                ..mask
-            };
-            return (mask, bits);
-        }
-        if self.decided.in_bits[pred] {
-            let any = self.gang_pred_bits(pred);
-            return (mask, any);
-        }
+        let hits = self.pred_bits(pred);
+        let is_whole = self.unless_full().is_none();
+        let all = match is_whole {
+            true => {
+                let all = self.b.full_bits();
+                self.b.ins().iconst(types::I32, all)
+            }
+            false => self.mask_as_bits(),
+        };
+        let bits = self.b.ins().band(hits, all);
         let any = match self.available.subword.get(&pred).cloned() {
+            _ if !is_whole || self.decided.in_bits[pred] => bits,
             Some(packed) => self.b.any(&packed),
             None => {
                 let parts = self.mask_parts(pred);
                 self.b.any(&parts)
             }
+        };
+        let mask = Mask {
+            bits: Some(bits),
+            ..Mask::new(MaskClass::Predicate, false)
         };
         (mask, any)
     }

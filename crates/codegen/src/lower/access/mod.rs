@@ -4,7 +4,8 @@
 //!   tested; `proven`: tests of whole CTAs; `faults`: how accesses fail
 //! * `loads`, `stores`: every form of an access, made of `whole`, `memory`, `subword_access`,
 //!   `gathers`, and of `speculated`, where addresses are contiguous as speculated; `rows`, where
-//!   they are those of rows of tiles; `masked_loads`: those of some lanes; `copies`: a load and the store of what it gives
+//!   they are those of rows of tiles; `masked_loads`: loads of some lanes; `copies`: a load and the
+//!   store of what it gives
 //! * `atomics`, `updates`, `cas_loops`, `privatize`: atomics
 //! * `prefetch`: hints
 

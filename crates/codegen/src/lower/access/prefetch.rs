@@ -1,15 +1,12 @@
-//! Prefetches.
-//!
-//! Cranelift has no such instruction. An unused load of a byte stands for it, and is rewritten
-//! after compilation: the two are equally long on x86-64, and a trap code marks the load.
+//! Prefetches: which lines they fetch.
 
-use cranelift_codegen::CompiledCode;
-use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, TrapCode, types};
+use cranelift_codegen::ir::{self as cl, InstBuilder};
 use ptxjit_ir::{Space, Value};
 use ptxjit_vectorize::Variability;
 
 use crate::lower::Lower;
 use crate::ops::{Address, Wrapping, small};
+use crate::wide::prefetch;
 
 /// Bytes of a cache line.
 const LINE: i64 = 64;
@@ -17,9 +14,6 @@ const LINE: i64 = 64;
 /// No more cache lines than this per gang and hint: hardware has few buffers for outstanding
 /// fetches.
 const MOST_LINES: i64 = 16;
-
-/// The mark of loads that become prefetches.
-const MARK: TrapCode = TrapCode::unwrap_user(1);
 
 impl Lower<'_, '_> {
     /// Prefetches the contiguous bytes that the lanes will access. Their addresses were just
@@ -47,24 +41,22 @@ impl Lower<'_, '_> {
         let reach = stride * (self.b.lanes as i64 - 1);
         let (low, high) = (reach.min(0), reach.max(0) + i64::from(size));
         let n_lines = ((high - low + LINE - 1) / LINE).min(MOST_LINES);
-        let flags = MemFlagsData::new().with_trap_code(Some(MARK));
         for line in 0..n_lines {
             // From the end, where the next bytes are: few lines may begin where the lanes' bytes
             // do.
             let offset = i64::from(offset) + high - 1 - line * LINE;
-            self.b.ins().uload8(types::I32, flags, at, offset as i32);
+            prefetch::emit(&mut self.b, at, offset as i32);
         }
     }
 
     /// Prefetches what scattered lanes will access: as many neighbors as a line has room for are
     /// taken to share one.
     fn prefetch_of_lanes(&mut self, lanes: &Address, step: Value, offset: i32, size: u32) {
-        let flags = MemFlagsData::new().with_trap_code(Some(MARK));
         let sharing = (LINE as usize / size as usize).max(1);
         for lane in (0..self.b.lanes).step_by(sharing) {
             let at = self.b.lane_address(lanes, lane);
             let (at, offset) = self.step_on(at, step, offset);
-            self.b.ins().uload8(types::I32, flags, at, offset);
+            prefetch::emit(&mut self.b, at, offset);
         }
     }
 
@@ -78,44 +70,5 @@ impl Lower<'_, '_> {
                 (self.b.ins().iadd(at, step), offset)
             }
         }
-    }
-}
-
-/// Rewrites the loads that stand for prefetches.
-pub(crate) fn put_in(compiled: &CompiledCode, code: &mut [u8]) {
-    for trap in compiled.buffer.traps() {
-        if trap.code == MARK {
-            rewrite(&mut code[trap.offset as usize..]);
-        }
-    }
-}
-
-/// Rewrites `movzx r32, byte ptr [m]` to `prefetcht0 [m]`.
-fn rewrite(code: &mut [u8]) {
-    let has_rex = code[0] & 0xf0 == 0x40;
-    let (rex, op) = code.split_at_mut(usize::from(has_rex));
-    assert_eq!(op[..2], [0x0f, 0xb6], "a load of a byte");
-    // The register field selects the kind of prefetch.
-    op[1] = 0x18;
-    op[2] = op[2] & 0b1100_0111 | 1 << 3;
-    if let [rex] = rex {
-        *rex &= !0b0100;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::rewrite;
-
-    #[test]
-    fn loads_become_prefetches() {
-        // movzx eax, byte ptr [rdi]; movzx r11d, byte ptr [r8 + rcx + 0x40]; as an assembler writes
-        // them.
-        let mut plain = [0x0f, 0xb6, 0x07];
-        rewrite(&mut plain);
-        assert_eq!(plain, [0x0f, 0x18, 0x0f]);
-        let mut extended = [0x45, 0x0f, 0xb6, 0x5c, 0x08, 0x40];
-        rewrite(&mut extended);
-        assert_eq!(extended, [0x41, 0x0f, 0x18, 0x4c, 0x08, 0x40]);
     }
 }

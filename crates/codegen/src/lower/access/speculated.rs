@@ -408,7 +408,7 @@ impl Lower<'_, '_> {
         let offset = self.b.vconst(Type::B32, u64::from(offset as u32));
         let mut highest = None;
         for &part in parts {
-            let part = self.b.cast_vector(part, types::I32X4);
+            let part = self.b.cast_vector(part, vector_type(Type::B32));
             let at = self.b.ins().iadd(part, offset);
             highest = Some(match highest {
                 None => at,
@@ -442,11 +442,11 @@ impl Lower<'_, '_> {
         let steps: Vec<u8> = (0..4)
             .flat_map(|lane| (stride as i32 * lane).to_le_bytes())
             .collect();
-        let steps = self.b.vconst_bytes(types::I32X4, &steps);
+        let steps = self.b.vconst_bytes(vector_type(Type::B32), &steps);
         let differences: Vec<cl::Value> = parts
             .iter()
             .map(|&part| {
-                let part = self.b.cast_vector(part, types::I32X4);
+                let part = self.b.cast_vector(part, vector_type(Type::B32));
                 let first = self.b.shuffle32(part, part, [0; 4]);
                 let from_first = self.b.ins().isub(part, first);
                 self.b.ins().bxor(from_first, steps)
@@ -536,7 +536,7 @@ impl Lower<'_, '_> {
         let index: Parts = indexed
             .index
             .iter()
-            .map(|&part| self.b.cast_vector(part, types::I32X4))
+            .map(|&part| self.b.cast_vector(part, vector_type(Type::B32)))
             .collect();
         let is_affine = self.is_affine(Type::B32, &index, step);
         let first = self.b.ins().extractlane(index[0], 0);
@@ -550,10 +550,10 @@ impl Lower<'_, '_> {
     }
 
     fn addresses_of(&mut self, indexed: &Indexed) -> Address {
-        let base = self.b.ins().splat(types::I64X2, indexed.base);
+        let base = self.b.splat(Type::B64, indexed.base);
         let mut parts = Parts::new();
         for &part in &indexed.index {
-            let part = self.b.cast_vector(part, types::I32X4);
+            let part = self.b.cast_vector(part, vector_type(Type::B32));
             for wide in self.b.widen_mask(part) {
                 let bytes = self
                     .b

@@ -6,7 +6,7 @@ use ptxjit_vectorize::Variability;
 
 use crate::lower::Lower;
 use crate::lower::access::atomics::Operands;
-use crate::ops::{Parts, Rmw, int_type, is_integer};
+use crate::ops::{Parts, Rmw, int_type, is_integer, vector_type};
 
 /// The op that combines operands before the element is updated, for ops whose order does not
 /// matter.
@@ -160,13 +160,13 @@ impl Lower<'_, '_> {
                 let before = match bits {
                     None => {
                         let bytes: Vec<u8> = lanes.flat_map(u32::to_le_bytes).collect();
-                        self.b.vconst_bytes(types::I32X4, &bytes)
+                        self.b.vconst_bytes(vector_type(Type::B32), &bytes)
                     }
                     Some(bits) => {
                         let bytes: Vec<u8> = lanes
                             .flat_map(|lane| ((1u32 << lane) - 1).to_le_bytes())
                             .collect();
-                        let lower = self.b.vconst_bytes(types::I32X4, &bytes);
+                        let lower = self.b.vconst_bytes(vector_type(Type::B32), &bytes);
                         let lower = self.b.ins().band(bits, lower);
                         self.b.popc_lanes(lower, 32)
                     }

@@ -5,8 +5,8 @@ use ptxjit_ir::Type;
 
 use crate::lower::stubs::Transfer;
 use crate::lower::{Buffer, Lower};
-use crate::masked;
 use crate::ops::{Address, Parts, Place, device, small_stride_width, subword_type, vector_type};
+use crate::wide::masked;
 
 /// Whether this many interleaved words per lane fill vectors.
 fn can_interleave(ty: Type, n_words: usize) -> bool {

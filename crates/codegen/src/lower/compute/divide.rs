@@ -7,7 +7,7 @@ use ptxjit_ir::{self as ir, FloatFmt, InstData, IntBinaryOp, NumFmt, Type};
 use ptxjit_vectorize::Variability;
 
 use crate::lower::Lower;
-use crate::ops::{Quad, SHOW_INT, sign_extended};
+use crate::ops::{Quad, SHOW_INT, float_vector_type, sign_extended, vector_type};
 
 impl Lower<'_, '_> {
     /// Division and remainder of a quad.
@@ -97,7 +97,7 @@ impl Lower<'_, '_> {
         let bits = self.b.cast_scalar(nearest, types::I64);
         let above = self.b.ins().iadd_imm_s(bits, 1);
         let above = self.b.cast_scalar(above, types::F64);
-        self.b.ins().splat(types::F64X2, above)
+        self.b.ins().splat(float_vector_type(Type::B64), above)
     }
 
     /// The quotients of 32-bit lanes by a uniform divisor; undefined for zero.
@@ -141,7 +141,7 @@ impl Lower<'_, '_> {
             self.b.create_block(),
             self.b.create_block(),
         );
-        let results = [(); 2].map(|()| self.b.append_block_param(done, types::I64X2));
+        let results = [(); 2].map(|()| self.b.append_block_param(done, vector_type(Type::B64)));
         self.b.set_cold_block(far);
         self.b.ins().brif(large, far, &[], near, &[]);
 

@@ -242,7 +242,7 @@ impl Lower<'_, '_> {
         let columns: Vec<cl::Value> = columns.collect();
         columns
             .into_iter()
-            .map(|column| self.b.cast_vector(column, types::I32X4))
+            .map(|column| self.b.cast_vector(column, vector_type(Type::B32)))
             .collect()
     }
 }

@@ -2,7 +2,7 @@
 //! quad; lane by lane where there is no vector form; by a call to the IR's own evaluation where
 //! there is no inline form at all.
 
-use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use cranelift_codegen::ir::{self as cl, InstBuilder};
 use ptxjit_abi::SlowForm;
 use ptxjit_ir::{self as ir, FloatFmt, Inst, InstData, Space, Type};
 use ptxjit_vectorize::Variability;
@@ -201,7 +201,7 @@ impl Lower<'_, '_> {
     /// Addresses from a window to generic ones, or back.
     fn vector_window(&mut self, space: Space, to_generic: bool, arg: ir::Value, q: usize) -> Quad {
         let base = self.b.window_base(space);
-        let base = self.b.ins().splat(types::I64X2, base);
+        let base = self.b.splat(Type::B64, base);
         let x = self.quad(arg, q).into_iter();
         x.map(|x| match to_generic {
             true => self.b.ins().iadd(x, base),

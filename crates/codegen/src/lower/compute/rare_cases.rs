@@ -2,12 +2,12 @@
 //! any.
 
 use cranelift_codegen::ir::condcodes::FloatCC;
-use cranelift_codegen::ir::{self as cl, InstBuilder, types};
-use ptxjit_ir::{FloatBinaryOp, FloatFmt, Inst, InstData};
+use cranelift_codegen::ir::{self as cl, InstBuilder};
+use ptxjit_ir::{FloatBinaryOp, FloatFmt, Inst, InstData, Type};
 use ptxjit_vectorize::Variability;
 
 use crate::lower::Lower;
-use crate::ops::Parts;
+use crate::ops::{Parts, float_vector_type};
 
 impl Lower<'_, '_> {
     /// The same for all of the gang's lanes, where NaNs are rare.
@@ -17,7 +17,7 @@ impl Lower<'_, '_> {
         let parts: Vec<cl::Value> = self
             .parts(arg)
             .iter()
-            .map(|&part| self.b.cast_vector(part, types::F32X4))
+            .map(|&part| self.b.cast_vector(part, float_vector_type(Type::B32)))
             .collect();
         // One comparison tests two vectors, which must not share a register.
         let n_tests = self.strip().max(parts.len() / 2);
@@ -69,7 +69,7 @@ impl Lower<'_, '_> {
         let [xs, ys] = args.map(|arg| -> Parts {
             let parts = self.parts(arg);
             let flushed = parts.iter().map(|&part| {
-                let part = self.b.cast_vector(part, types::F32X4);
+                let part = self.b.cast_vector(part, float_vector_type(Type::B32));
                 self.b.flush_always(fmt, mode.ftz, part)
             });
             flushed.collect()

@@ -7,7 +7,7 @@ use ptxjit_ir::{Type, Value, WarpOp};
 use ptxjit_vectorize::Variability;
 
 use crate::lower::Lower;
-use crate::ops::{Parts, Val, vector_type};
+use crate::ops::{Parts, Val, subword_type, vector_type};
 
 /// One word per lane, as the bytes of vectors.
 fn lane_words(of: impl Fn(u32) -> u32) -> Vec<Vec<u8>> {
@@ -113,7 +113,7 @@ impl Lower<'_, '_> {
         let wide = self.b.ins().uextend(types::I64, b);
         let bytes = self.b.ins().ishl_imm_s(wide, 2);
         let max_lane = |lane: u32| (lane & (c >> 8)) & 31 | (c & !(c >> 8)) & 31;
-        let amount = self.b.ins().splat(types::I32X4, b);
+        let amount = self.b.splat(Type::B32, b);
         let lane = self.lane_constants(Type::B32, |lane| lane);
         let max = self.lane_constants(Type::B32, max_lane);
         let (mut shuffled, mut in_range) = (Parts::new(), Parts::new());
@@ -122,28 +122,28 @@ impl Lower<'_, '_> {
             let (there, source) = match op {
                 WarpOp::ShflUp => {
                     let at = self.b.ins().isub(base, bytes);
-                    let there = self
-                        .b
-                        .ins()
-                        .load(types::I32X4, unaligned(), at, 16 * q as i32);
+                    let there =
+                        self.b
+                            .ins()
+                            .load(vector_type(Type::B32), unaligned(), at, 16 * q as i32);
                     (there, self.b.ins().isub(lane[q], amount))
                 }
                 WarpOp::ShflDown => {
                     let at = self.b.ins().iadd(base, bytes);
-                    let there = self
-                        .b
-                        .ins()
-                        .load(types::I32X4, unaligned(), at, 16 * q as i32);
+                    let there =
+                        self.b
+                            .ins()
+                            .load(vector_type(Type::B32), unaligned(), at, 16 * q as i32);
                     (there, self.b.ins().iadd(lane[q], amount))
                 }
                 _ => {
                     let quads = self.b.ins().band_imm_s(bytes, 0x70);
                     let from = self.b.ins().bxor_imm_s(quads, 16 * q as i64);
                     let at = self.b.ins().iadd(base, from);
-                    let there = self.b.ins().load(types::I8X16, flags, at, 0);
+                    let there = self.b.ins().load(subword_type(Type::B8), flags, at, 0);
                     let words = within_quad.expect("made above");
                     let there = self.b.ins().swizzle(there, words);
-                    let there = self.b.cast_vector(there, types::I32X4);
+                    let there = self.b.cast_vector(there, vector_type(Type::B32));
                     (there, self.b.ins().bxor(lane[q], amount))
                 }
             };

@@ -6,7 +6,7 @@ use ptxjit_abi::{CtaContext, FaultKind};
 use ptxjit_ir::{Type, Value};
 
 use crate::lower::Lower;
-use crate::ops::{Parts, Val};
+use crate::ops::{Parts, Val, vector_type};
 
 impl Lower<'_, '_> {
     fn stack_tops(&mut self) -> cl::Value {
@@ -30,10 +30,12 @@ impl Lower<'_, '_> {
         }
         (0..self.b.quads())
             .flat_map(|q| {
-                let tops =
-                    self.b
-                        .ins()
-                        .load(types::I32X4, MemFlagsData::trusted(), at, 16 * q as i32);
+                let tops = self.b.ins().load(
+                    vector_type(Type::B32),
+                    MemFlagsData::trusted(),
+                    at,
+                    16 * q as i32,
+                );
                 [
                     self.b.ins().uwiden_low(tops),
                     self.b.ins().uwiden_high(tops),
@@ -59,7 +61,7 @@ impl Lower<'_, '_> {
             self.b.ins().store(MemFlagsData::trusted(), top, at, 0);
             return;
         }
-        let limit = self.b.ins().splat(types::I64X2, limit);
+        let limit = self.b.splat(Type::B64, limit);
         let mask = self.mask_vectors();
         let over: Vec<cl::Value> = tops
             .iter()
@@ -74,10 +76,12 @@ impl Lower<'_, '_> {
         let bits = self.b.bits_of(&over);
         self.overflow_if(bits, bits);
         for q in 0..self.b.quads() {
-            let old = self
-                .b
-                .ins()
-                .load(types::I32X4, MemFlagsData::trusted(), at, 16 * q as i32);
+            let old = self.b.ins().load(
+                vector_type(Type::B32),
+                MemFlagsData::trusted(),
+                at,
+                16 * q as i32,
+            );
             let new = self.b.narrow(tops[2 * q], tops[2 * q + 1]);
             let new = self.b.ins().blendv(mask[q], new, old);
             self.b

@@ -8,8 +8,8 @@ use ptxjit_ir::Type;
 
 use crate::decisions::frame::is_shared;
 use crate::lower::{Lower, Stub};
-use crate::masked;
-use crate::ops::Parts;
+use crate::ops::{Parts, vector_type};
+use crate::wide::masked;
 
 /// At most this many values, times the places that save them, are saved by masked stores where only
 /// some lanes wait: it is more code than a call.
@@ -58,8 +58,8 @@ impl Lower<'_, '_> {
         for ((value, at), is_shared) in of_all.chain(of_each) {
             let ty = self.func.ty(value);
             let (mask, lanes) = match ty {
-                Type::B64 => (&wide, types::I64X2),
-                Type::B1 | Type::B8 | Type::B16 | Type::B32 => (&mask, types::I32X4),
+                Type::B64 => (&wide, vector_type(Type::B64)),
+                Type::B1 | Type::B8 | Type::B16 | Type::B32 => (&mask, vector_type(Type::B32)),
             };
             let parts = if is_shared {
                 let x = self.scalar(value);

@@ -8,7 +8,7 @@ use ptxjit_vectorize::Variability;
 use crate::decisions::frame::is_shared;
 use crate::decisions::mask_classes::MaskClass;
 use crate::lower::{Lower, Stub};
-use crate::ops::{Parts, Val, int_type, vector_type};
+use crate::ops::{Parts, Val, int_type, subword_type, vector_type};
 use crate::slots::lane_bytes;
 
 impl Lower<'_, '_> {
@@ -131,8 +131,11 @@ impl Lower<'_, '_> {
         let mask = self.mask_vectors();
         let mask = self.narrow_lanes(&mask);
         for (i, (&new, &mask)) in new.iter().zip(&mask).enumerate() {
-            let old = self.b.ins().load(types::I8X16, flags, at, 16 * i as i32);
-            let new = self.b.cast_vector(new, types::I8X16);
+            let old = self
+                .b
+                .ins()
+                .load(subword_type(Type::B8), flags, at, 16 * i as i32);
+            let new = self.b.cast_vector(new, subword_type(Type::B8));
             let blended = self.b.ins().blendv(mask, new, old);
             self.b.ins().store(flags, blended, at, 16 * i as i32);
         }

@@ -19,7 +19,7 @@ use ptxjit_ir::{Inst, InstData, Type, Value, WarpOp};
 use ptxjit_vectorize::Variability;
 
 use crate::lower::Lower;
-use crate::ops::{Parts, Val, vector_type};
+use crate::ops::{Parts, Val, subword_type, vector_type};
 
 impl Lower<'_, '_> {
     /// Emits an operation at which no lane ever waits: all lanes that have not ended are here.
@@ -161,7 +161,7 @@ impl Lower<'_, '_> {
                 self.scalar(members)
             }
             Some(members) => {
-                let want = self.b.ins().splat(types::I32X4, here);
+                let want = self.b.splat(Type::B32, here);
                 let mask = self.mask_vectors();
                 let parts = self.parts(members);
                 let differ: Parts = parts
@@ -198,13 +198,13 @@ impl Lower<'_, '_> {
             .b
             .ins()
             .iconst(types::I16, i64::from(LaneState::EXITED as i16));
-        let exited = self.b.ins().splat(types::I16X8, state);
+        let exited = self.b.ins().splat(subword_type(Type::B16), state);
         let quarters: Vec<cl::Value> = (0..4)
             .map(|i| {
-                let states = self
-                    .b
-                    .ins()
-                    .load(types::I16X8, MemFlagsData::trusted(), at, 16 * i);
+                let states =
+                    self.b
+                        .ins()
+                        .load(subword_type(Type::B16), MemFlagsData::trusted(), at, 16 * i);
                 self.b.ins().icmp(IntCC::Equal, states, exited)
             })
             .collect();
@@ -337,7 +337,7 @@ impl Lower<'_, '_> {
                 if self.plan.variability[result] == Variability::Varying {
                     let parts = (0..self.b.quads()).map(|q| {
                         let at = (at + 16 * q) as i32;
-                        self.b.ins().load(types::I32X4, flags, buffer, at)
+                        self.b.ins().load(vector_type(Type::B32), flags, buffer, at)
                     });
                     return Val::Varying(parts.collect());
                 }

@@ -4,10 +4,11 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use cranelift_frontend::Variable;
 use ptxjit_abi::CtaContext;
+use ptxjit_ir::Type;
 
 use crate::decisions::lane_loops::is_local;
 use crate::lower::Lower;
-use crate::ops::Parts;
+use crate::ops::{Parts, vector_type};
 
 /// What holds while one gang runs.
 pub(in crate::lower) struct Gang {
@@ -113,7 +114,7 @@ impl Lower<'_, '_> {
         let ty = if self.b.lanes == 1 {
             types::I64
         } else {
-            types::I64X2
+            vector_type(Type::B64)
         };
         self.gangs.gang = Some(Gang {
             idx: self.b.declare_var(types::I32),

@@ -2,13 +2,12 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
-use ptxjit_abi::warp_ops::WARP;
-use ptxjit_ir::{Type, Value};
+use ptxjit_ir::Type;
 use smallvec::SmallVec;
 
 use crate::decisions::mask_classes::MaskClass;
 use crate::lower::Lower;
-use crate::ops::{Lanes, Parts};
+use crate::ops::{Lanes, Parts, vector_type};
 
 impl Lower<'_, '_> {
     fn mask_variables(&mut self, node: usize) -> SmallVec<[cranelift_frontend::Variable; 8]> {
@@ -16,7 +15,7 @@ impl Lower<'_, '_> {
             let (n, ty) = if self.decided.counted[node] {
                 (1, types::I32)
             } else {
-                (self.b.quads(), types::I32X4)
+                (self.b.quads(), vector_type(Type::B32))
             };
             self.vars.masks[node] = (0..n).map(|_| self.b.declare_var(ty)).collect();
             self.vars.count += n;
@@ -45,12 +44,9 @@ impl Lower<'_, '_> {
         let node = match class {
             MaskClass::Entry => return Lanes::Bits(self.gang_bits()),
             MaskClass::Lane => return Lanes::Bits(self.lane_bit()),
-            // Without bits, they are those for which it is true.
-            MaskClass::Predicate(value) => {
-                return Lanes::Bits(match self.mask.bits {
-                    Some(bits) => bits,
-                    None => self.gang_pred_bits(value),
-                });
+            MaskClass::Predicate => {
+                let bits = self.mask.bits;
+                return Lanes::Bits(bits.expect("they are found as bits"));
             }
             MaskClass::Own(node) => node,
         };
@@ -59,17 +55,6 @@ impl Lower<'_, '_> {
             return Lanes::Bits(self.b.use_var(vars[0]));
         }
         Lanes::Parts(vars.iter().map(|&var| self.b.use_var(var)).collect())
-    }
-
-    /// A predicate as bits, of which none is above the gang's lanes.
-    pub(in crate::lower) fn gang_pred_bits(&mut self, value: Value) -> cl::Value {
-        let hits = self.pred_bits(value);
-        if self.b.lanes == WARP {
-            return hits;
-        }
-        let all = self.b.full_bits();
-        let all = self.b.ins().iconst(types::I32, all);
-        self.b.ins().band(hits, all)
     }
 
     /// Lane masks of the node being emitted.

@@ -8,7 +8,7 @@ use ptxjit_ir::{InstData, SpecialReg, Type};
 use ptxjit_vectorize::Variability;
 
 use crate::lower::Lower;
-use crate::ops::Val;
+use crate::ops::{Val, vector_type};
 
 impl Lower<'_, '_> {
     /// The value of a special register, in the form that the plan gives it.
@@ -109,7 +109,11 @@ impl Lower<'_, '_> {
         match variability {
             Variability::Varying => {
                 let parts = 0..quads;
-                Val::Varying(parts.map(|q| load(types::I32X4, 16 * q)).collect())
+                Val::Varying(
+                    parts
+                        .map(|q| load(vector_type(Type::B32), 16 * q))
+                        .collect(),
+                )
             }
             Variability::Affine { stride, .. } => Val::Affine(load(types::I32, 0), stride),
             Variability::Uniform => Val::Uniform(load(types::I32, 0)),

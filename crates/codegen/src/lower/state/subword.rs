@@ -7,11 +7,11 @@
 //! of the same width. Variables carry such a value from node to node as it is, and parameters all
 //! of whose arguments are packed (`decisions/packed.rs`); uses that need quads have it widened.
 
-use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use cranelift_codegen::ir::{self as cl, InstBuilder};
 use ptxjit_ir::{Inst, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Type, Value};
 
 use crate::lower::Lower;
-use crate::ops::{Parts, Val, condition, int_type, subword_type};
+use crate::ops::{Parts, Val, condition, int_type, subword_type, vector_type};
 
 impl Lower<'_, '_> {
     /// Whether an instruction's result is packed.
@@ -181,7 +181,7 @@ impl Lower<'_, '_> {
             None => self
                 .mask_parts(pred)
                 .into_iter()
-                .map(|mask| self.b.cast_vector(mask, types::I32X4))
+                .map(|mask| self.b.cast_vector(mask, vector_type(Type::B32)))
                 .collect(),
         };
         self.b.masks_of_width(masks, bits)

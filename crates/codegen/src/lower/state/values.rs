@@ -197,7 +197,7 @@ impl Lower<'_, '_> {
             .icmp_imm_s(IntCC::UnsignedLessThan, near, 2 * slack);
         let parts = self.either(
             plain,
-            vec![types::I64X2; self.b.n_parts(Type::B64)],
+            vec![vector_type(Type::B64); self.b.n_parts(Type::B64)],
             |lower| lower.b.affine_parts(Type::B64, base, stride).to_vec(),
             |lower| {
                 let slot = lower.buffer(Buffer::Addresses);

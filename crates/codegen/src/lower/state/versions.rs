@@ -2,12 +2,13 @@
 //! any.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use cranelift_codegen::ir::{self as cl, InstBuilder};
+use ptxjit_ir::Type;
 use ptxjit_vectorize::{AffineInputs, Variability};
 use smallvec::SmallVec;
 
 use crate::lower::Lower;
-use crate::ops::Val;
+use crate::ops::{Val, vector_type};
 
 impl Lower<'_, '_> {
     /// Emits code on a side path that runs only when all lanes do. What follows is for any lanes.
@@ -48,7 +49,7 @@ impl Lower<'_, '_> {
             };
             for (&part, &want) in parts.iter().zip(&affine) {
                 let equal = self.b.ins().icmp(IntCC::Equal, part, want);
-                let equal = self.b.cast_vector(equal, types::I32X4);
+                let equal = self.b.cast_vector(equal, vector_type(Type::B32));
                 all = Some(match all {
                     None => equal,
                     Some(all) => self.b.ins().band(all, equal),

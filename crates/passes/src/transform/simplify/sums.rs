@@ -1,8 +1,8 @@
 //! Terms of sums that cancel.
 //!
-//! A tile of rows is often filled by `tile[i / W][i % W]`, where the remainder is `i - W * (i / W)`:
-//! then the address `4 * W * (i / W) + 4 * (i % W)` is `4 * i`, and lanes are contiguous. Integers
-//! wrap around, so a sum is the same whatever the order of its terms.
+//! A tile of rows is often filled by `tile[i / W][i % W]`, where the remainder is
+//! `i - W * (i / W)`: then the address `4 * W * (i / W) + 4 * (i % W)` is `4 * i`, and lanes are
+//! contiguous. Integers wrap around, so a sum is the same whatever the order of its terms.
 //!
 //! ```text
 //! v1 = imul v0, 22; v3 = isub v2, v1; v4 = imul v0, 88; v5 = shl v3, 2; v6 = iadd v4, v5

@@ -3,7 +3,7 @@
 //! Cranelift has vectors of 128 bits at most on x86-64, and gangs are lowered to those: a value of
 //! eight lanes is two of them. This pass finds pairs of vectors that isomorphic operations compute,
 //! lane by lane, and keeps one value for each pair: the first, whose register holds both from then
-//! on. It still reads as 128 bits in CLIF. When the function is compiled, [`crate::ymm`] widens its
+//! on. It still reads as 128 bits in CLIF. When the function is compiled, [`super::ymm`] widens its
 //! instructions to 256 bits. All of them: the upper half of a register with a vector of 128 bits
 //! does not matter. So the first half of a pair costs nothing to extract, and a vector whose lanes
 //! are equal in both halves (a broadcast scalar, a constant, and values computed from such) is its
@@ -40,7 +40,7 @@ use smallvec::SmallVec;
 pub(crate) use self::isomorphic::is_of_widened;
 use self::isomorphic::{args_of, is_lane_wise, is_pair, is_same};
 use self::tests::Test;
-use crate::ymm;
+use super::ymm;
 
 /// The mark of loads and stores of 256 bits.
 pub(crate) const WIDE: TrapCode = TrapCode::unwrap_user(2);

@@ -11,7 +11,7 @@ use iced_x86::{
     OpAccess, OpKind, Register,
 };
 
-use crate::ymm;
+use super::ymm;
 
 /// A segment prefix, which has no effect here.
 const PADDING: u8 = 0x3e;

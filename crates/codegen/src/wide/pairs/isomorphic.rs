@@ -7,7 +7,7 @@ use cranelift_codegen::ir::{
 use smallvec::SmallVec;
 
 use super::{Args, is_vector};
-use crate::lane_shifts;
+use crate::wide::lane_shifts;
 
 /// The instructions that make two values, each as its first result.
 fn makers(func: &Function, x: Value, y: Value) -> Option<(Inst, Inst)> {

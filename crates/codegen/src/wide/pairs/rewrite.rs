@@ -12,7 +12,7 @@ use super::isomorphic::widened;
 use super::order::{Order, has_effect};
 use super::tests::Test;
 use super::{Found, Operand, Signs, WIDE, WIDENED, clearing, is_vector, test_of_both};
-use crate::masked::{MASKED, WIDE_MASKED};
+use crate::wide::masked::{MASKED, WIDE_MASKED};
 
 /// Keeps one value, and one instruction, of each pair. Returns how many accesses of memory have 256
 /// bits, and how many tests.

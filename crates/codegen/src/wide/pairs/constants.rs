@@ -3,7 +3,7 @@
 //! Cranelift loads a constant vector into a register of its own, and if there are more of them than
 //! registers, spills it. Most instructions take one of their operands from memory instead, at no
 //! cost. So each use of a constant that could be such an operand gets one of its own, right before
-//! it, and when the function is compiled, [`crate::operands`] folds the two into one instruction.
+//! it, and when the function is compiled, `operands` folds the two into one instruction.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{

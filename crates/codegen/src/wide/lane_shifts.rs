@@ -11,7 +11,7 @@ use cranelift_codegen::ir::{
 use cranelift_frontend::FunctionBuilder;
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic as M};
 
-use crate::ymm;
+use super::ymm;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Shift {

@@ -1,6 +1,6 @@
 //! Widens machine code from vectors of 128 bits to 256.
 //!
-//! [`crate::pairs`] leaves functions whose vectors of 128 bits stand for 256. The instructions of
+//! [`super::pairs`] leaves functions whose vectors of 128 bits stand for 256. The instructions of
 //! the two are equally long on x86-64: a bit distinguishes them. So the code stays as it is but for
 //! these bits, and for moves between registers and to the stack, which Cranelift encodes in the
 //! older way, without such a bit; spill slots, which have to be twice as large and so elsewhere;
@@ -21,8 +21,8 @@ use iced_x86::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::masked::WIDE_MASKED;
-use crate::pairs::{Merged, Signs, WIDE, WIDENED, clearing, test_of_both};
+use super::masked::WIDE_MASKED;
+use super::pairs::{Merged, Signs, WIDE, WIDENED, clearing, test_of_both};
 
 /// Bytes of a vector.
 const BYTES: u32 = 32;
