@@ -18,6 +18,10 @@ pub(crate) enum Lanes {
 impl Emitter<'_> {
     /// `x` in the lanes of a mask, `y` in the others; with zeros, one `and` or `andnot` suffices.
     pub(crate) fn choose(&mut self, mask: cl::Value, x: cl::Value, y: cl::Value) -> cl::Value {
+        let (mask, x, y) = match self.inverse(mask) {
+            Some(inverse) => (inverse, y, x),
+            None => (mask, x, y),
+        };
         if self.is_zero(y) {
             self.ins().band(x, mask)
         } else if self.is_zero(x) {
@@ -25,6 +29,31 @@ impl Emitter<'_> {
         } else {
             self.ins().blendv(mask, x, y)
         }
+    }
+
+    /// The mask of the other lanes, if it takes fewer instructions: processors compare integers for
+    /// equality, and invert that.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the enum is Cranelift's")]
+    fn inverse(&mut self, mask: cl::Value) -> Option<cl::Value> {
+        let dfg = &self.func.dfg;
+        let ty = dfg.value_type(mask);
+        let mut inst = dfg.value_def(mask).inst()?;
+        while dfg.insts[inst].opcode() == cl::Opcode::Bitcast {
+            inst = dfg.value_def(dfg.inst_args(inst)[0]).inst()?;
+        }
+        let inverse = match dfg.insts[inst] {
+            cl::InstructionData::IntCompare {
+                opcode: cl::Opcode::Icmp,
+                cond: IntCC::NotEqual,
+                args: [x, y],
+            } => self.ins().icmp(IntCC::Equal, x, y),
+            cl::InstructionData::Unary {
+                opcode: cl::Opcode::Bnot,
+                arg,
+            } => arg,
+            _ => return None,
+        };
+        Some(self.cast_vector(inverse, ty))
     }
 
     /// Whether a vector is a constant without a bit set.

@@ -46,8 +46,8 @@ impl Emitter<'_> {
     ) -> cl::Value {
         let ty = self.func.dfg.value_type(x);
         let [mask, x, y] = [mask, x, y].map(|part| self.cast_vector(part, types::I8X16));
-        let blend = self.ins().blendv(mask, x, y);
-        self.cast_vector(blend, ty)
+        let chosen = self.choose(mask, x, y);
+        self.cast_vector(chosen, ty)
     }
 
     pub(crate) fn lane_width(&self, parts: &Parts) -> u32 {
