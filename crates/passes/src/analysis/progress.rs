@@ -66,6 +66,7 @@ pub fn is_own(data: &InstData) -> bool {
 pub fn tells_of_others(data: &InstData) -> bool {
     match data {
         InstData::Load { space, sem, .. } => !space.is_read_only() && *sem != MemSem::NonCoherent,
+        InstData::MaskedLoad { space, .. } => !space.is_read_only(),
         InstData::Atomic { .. }
         | InstData::Device {
             op: DeviceOp::Exchange128 { .. },

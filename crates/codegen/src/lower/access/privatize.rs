@@ -85,7 +85,7 @@ impl Lower<'_, '_> {
                     | InstData::Atomic { sem, .. } => {
                         !matches!(sem, MemSem::Weak | MemSem::NonCoherent | MemSem::Relaxed)
                     }
-                    InstData::Prefetch { .. } => false,
+                    InstData::MaskedLoad { .. } | InstData::Prefetch { .. } => false,
                     _ => data.effect() != Effect::Pure,
                 };
                 if is_ordered {
