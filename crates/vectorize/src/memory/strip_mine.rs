@@ -76,7 +76,6 @@ fn strip_mine(
 }
 
 /// The accesses of a loop that move with its iterations; none if it calls a function.
-#[expect(clippy::wildcard_enum_match_arm, reason = "others do not move data")]
 fn contiguous_accesses(
     func: &Function,
     around: &Loop<'_>,

@@ -99,7 +99,6 @@ fn may_mask(data: &InstData) -> bool {
 
 /// Whether a condition follows from comparisons of affine with uniform values alone. Signs of
 /// several at once are tested one by one later (`sign_tests`).
-#[expect(clippy::wildcard_enum_match_arm, reason = "others come from elsewhere")]
 fn is_decided(
     func: &Function,
     is_varying: &dyn Fn(Value) -> bool,

@@ -84,7 +84,6 @@ fn binary(op: IntBinaryOp, ty: Type, a: Value, b: Value) -> InstData {
 
 impl Sum {
     /// Adds a multiple of a value; `None` if there are too many terms.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "others are terms")]
     fn add(
         &mut self,
         ctx: &Ctx,

@@ -65,7 +65,6 @@ pub(super) fn clamp(func: &Function, data: &InstData, x: usize, span: Span) -> O
 }
 
 /// Whether all threads of a CTA compute the same number, from parameters and from the CTA's place.
-#[expect(clippy::wildcard_enum_match_arm, reason = "others depend on threads")]
 fn is_of_launch(func: &Function, value: Value, depth: u32) -> bool {
     let Some(depth) = depth.checked_sub(1) else {
         return false;
