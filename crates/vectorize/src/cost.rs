@@ -17,7 +17,7 @@ pub(crate) const DEPTH_OF_ADDRESS: u32 = 5;
 /// Conditions, through `and`, `or` and `not`.
 pub(crate) const DEPTH_OF_CONDITION: u32 = 4;
 /// To the comparisons of which a condition is made, and to the operands of these: tests of three
-/// dimensions join six, one after the other.
+/// dimensions join six in sequence.
 pub(crate) const DEPTH_OF_TESTS: u32 = 12;
 /// From an index to what may wrap.
 pub(crate) const DEPTH_OF_INDEX: u32 = 6;

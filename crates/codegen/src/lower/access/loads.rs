@@ -5,7 +5,7 @@
 //! access lanes one by one (`gathers`), those that do not run at memory of our own.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder};
-use ptxjit_ir::{Inst, InstData, Space, Type, Value};
+use ptxjit_ir::{Inst, Space, Type, Value};
 
 use crate::lower::Lower;
 use crate::ops::{Address, Parts, Val, device, int_type, words};
@@ -15,7 +15,7 @@ use crate::ops::{Address, Parts, Val, device, int_type, words};
 pub(super) struct Read {
     pub space: Space,
     pub ty: Type,
-    pub n: u8,
+    pub n: usize,
     pub addr: Value,
     pub offset: i32,
 }
@@ -47,37 +47,16 @@ impl Lower<'_, '_> {
         }
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass loads")]
+    /// What a load reads, masked or not.
     pub(super) fn read_by(&self, inst: Inst) -> Read {
-        match self.func.insts[inst].data {
-            InstData::Load {
-                space,
-                ty,
-                n,
-                addr,
-                offset,
-                ..
-            } => Read {
-                space,
-                ty,
-                n,
-                addr,
-                offset,
-            },
-            InstData::MaskedLoad {
-                space,
-                ty,
-                addr,
-                offset,
-                ..
-            } => Read {
-                space,
-                ty,
-                n: 1,
-                addr,
-                offset,
-            },
-            ref other => unreachable!("{other:?} is no load"),
+        let node = &self.func.insts[inst];
+        let access = node.data.access().expect("callers pass loads");
+        Read {
+            space: access.space,
+            ty: self.func.ty(node.results[0]),
+            n: node.results.len(),
+            addr: access.addr,
+            offset: access.offset,
         }
     }
 
@@ -90,23 +69,23 @@ impl Lower<'_, '_> {
             addr,
             offset,
         } = self.read_by(inst);
-        let (word, words) = words(ty, usize::from(n));
-        let parts =
-            if self.is_speculated_contiguous(space, addr, i64::from(ty.bytes()) * i64::from(n)) {
-                self.load_speculated(inst, (words, word), space, addr, offset)
-            } else {
-                let place = self.place(space, addr, offset, ty.bytes() * u32::from(n), 0);
-                match place.address {
-                    Address::Scalar(at) => return Loaded::Shared(at, place.offset),
-                    Address::Strided(at, stride) => {
-                        self.load_strided(words, word, at, stride, place.offset)
-                    }
-                    Address::MayWrap(wrapping) => {
-                        self.load_may_wrap(words, word, wrapping, place.offset)
-                    }
-                    Address::Lanes(_) | Address::Lanes32(..) => self.load_lanes(words, word, place),
+        let (word, words) = words(ty, n);
+        let parts = if self.is_speculated_contiguous(space, addr, i64::from(ty.bytes()) * n as i64)
+        {
+            self.load_speculated(inst, (words, word), space, addr, offset)
+        } else {
+            let place = self.place(space, addr, offset, ty.bytes() * n as u32, 0);
+            match place.address {
+                Address::Scalar(at) => return Loaded::Shared(at, place.offset),
+                Address::Strided(at, stride) => {
+                    self.load_strided(words, word, at, stride, place.offset)
                 }
-            };
+                Address::MayWrap(wrapping) => {
+                    self.load_may_wrap(words, word, wrapping, place.offset)
+                }
+                Address::Lanes(_) | Address::Lanes32(..) => self.load_lanes(words, word, place),
+            }
+        };
         Loaded::Lanes(self.b.unpacked(&parts, word, ty).into_iter().collect())
     }
 

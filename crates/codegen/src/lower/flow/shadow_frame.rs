@@ -57,14 +57,11 @@ impl Lower<'_, '_> {
             .map(|&save| (save, is_shared(self.plan, save.0)));
         for ((value, at), is_shared) in of_all.chain(of_each) {
             let ty = self.func.ty(value);
-            let (mask, lanes) = match ty {
-                Type::B64 => (&wide, vector_type(Type::B64)),
-                Type::B1 | Type::B8 | Type::B16 | Type::B32 => (&mask, vector_type(Type::B32)),
-            };
+            let mask = if ty == Type::B64 { &wide } else { &mask };
             let parts = if is_shared {
                 let x = self.scalar(value);
                 let x = self.b.lane_scalar(ty, x);
-                let splat = self.b.ins().splat(lanes, x);
+                let splat = self.b.ins().splat(vector_type(ty), x);
                 Parts::from_elem(splat, mask.len())
             } else {
                 self.parts(value)
