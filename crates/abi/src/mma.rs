@@ -12,11 +12,14 @@
 
 mod blocks;
 mod doubles;
+mod expand;
 mod factors;
+mod fill;
 mod form;
 mod further;
 mod operands;
 mod products;
+mod shuffles;
 mod steps;
 mod sums;
 mod tiles;
@@ -25,7 +28,7 @@ use ptxjit_ir::{FragmentLayout, InstData, Mma, Round, Type, WarpOp, eval};
 
 use self::factors::Factors;
 use self::further::Pair;
-use self::operands::{Decode, Decoded, Factor, MAX_WORDS, Side};
+use self::operands::{Decoded, Encoded, MAX_WORDS, Side};
 #[cfg(target_arch = "x86_64")]
 use self::steps::Avx2;
 use self::steps::{Plain, Steps};
@@ -246,8 +249,8 @@ fn by_elements(mma: &Mma, fragments: &mut Fragments<'_>) {
     }
 }
 
-/// Registers that follow each other.
-const SIDE_BY_SIDE: Offsets = [0, 128, 256, 384, 512, 640, 768, 896];
+/// A factor, or sums, whose registers follow each other.
+const SIDE_BY_SIDE: &[Offsets; 1] = &[[0, 128, 256, 384, 512, 640, 768, 896]];
 
 /// No shape has more rows of A.
 const ROWS: usize = 16;
@@ -266,32 +269,19 @@ fn rows_by(mma: &Mma, fragments: &mut Fragments<'_>, steps: &impl Steps) -> bool
     // SAFETY: the registers of each fragment lie side by side, and no fragment is another's.
     let (a, b, sums) = unsafe {
         (
-            Factor::at(
-                fragments.a.as_ptr().cast(),
-                &SIDE_BY_SIDE,
-                fragments.a.len(),
-            ),
-            Factor::at(
-                fragments.b.as_ptr().cast(),
-                &SIDE_BY_SIDE,
-                fragments.b.len(),
-            ),
+            Encoded::at(fragments.a.as_ptr().cast(), SIDE_BY_SIDE, fragments.a.len()),
+            Encoded::at(fragments.b.as_ptr().cast(), SIDE_BY_SIDE, fragments.b.len()),
             Sums::at(
-                (fragments.c.as_ptr().cast(), &SIDE_BY_SIDE),
-                (fragments.d.as_mut_ptr().cast(), &SIDE_BY_SIDE),
+                (fragments.c.as_ptr().cast(), &SIDE_BY_SIDE[0]),
+                (fragments.d.as_mut_ptr().cast(), &SIDE_BY_SIDE[0]),
             ),
         )
     };
     // A cached factor is one of any product, and metadata and block factors belong to one.
     if mma.further_registers() != 0 {
         let mut factors = Factors::take();
-        for (side, registers, out) in [
-            (Side::A, a, &mut factors.a[..]),
-            (Side::B, b, &mut factors.b[..]),
-        ] {
-            let factors = core::iter::once((registers, out));
-            steps.compiled(Decode { mma, side, factors });
-        }
+        operands::decode(mma, Side::A, a, &mut factors.a, steps);
+        operands::decode(mma, Side::B, b, &mut factors.b, steps);
         let Factors { a, b, complete } = &mut *factors;
         let further = &fragments.further[..mma.further_registers()];
         let mut is_done = complete.set_a(mma, a, further, steps);

@@ -36,8 +36,10 @@ pub(super) trait Blocks: Copy {
     const ROOM: usize;
     /// Whether A is taken by rows.
     const TAKES_ROWS: bool;
-    /// Whether [`Blocks::add_bf16`] and [`Blocks::add_bytes`] are one instruction each.
-    const HAS_DOTS: bool;
+    /// Whether [`Blocks::add_bf16`] is one instruction, and as fast as two multiply-adds.
+    const ADDS_BF16: bool;
+    /// Whether [`Blocks::add_bytes`] is one instruction.
+    const ADDS_BYTES: bool;
 
     /// Runs a loop with these steps.
     fn compiled<W: Work>(self, work: W, steps: &impl Steps) -> W::Output;
@@ -103,7 +105,8 @@ impl<const DOTS: bool> Blocks for Plain<DOTS> {
     type OfB = [Self::Vector; 1];
     const ROOM: usize = 2;
     const TAKES_ROWS: bool = true;
-    const HAS_DOTS: bool = DOTS;
+    const ADDS_BF16: bool = DOTS;
+    const ADDS_BYTES: bool = DOTS;
 
     fn compiled<W: Work>(self, work: W, steps: &impl Steps) -> W::Output {
         work.run(steps)

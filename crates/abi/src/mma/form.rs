@@ -26,11 +26,13 @@ impl Form {
     /// pairs of integers.
     pub(super) fn of<S: Steps>(mma: &Mma) -> Form {
         use MatrixFmt::{B1, Bf16, S4, S8, U4, U8};
-        let has_dots = S::Blocks::HAS_DOTS && mma.further_registers() == 0;
+        let is_alone = mma.further_registers() == 0;
         match (mma.a, mma.b, mma.c) {
             (B1, _, _) => Form::Bits,
-            (Bf16, Bf16, _) if has_dots => Form::PairOfBf16,
-            (S8 | U8 | S4 | U4, S8 | S4 | U4, _) if has_dots => Form::Bytes,
+            (Bf16, Bf16, _) if S::Blocks::ADDS_BF16 && is_alone => Form::PairOfBf16,
+            (S8 | U8 | S4 | U4, S8 | S4 | U4, _) if S::Blocks::ADDS_BYTES && is_alone => {
+                Form::Bytes
+            }
             (_, _, SumFmt::S32) => Form::PairOfIntegers,
             (_, _, SumFmt::F16 | SumFmt::F32 | SumFmt::F64) => Form::Float,
         }
@@ -56,11 +58,11 @@ impl Form {
         mma.stored_k() >> self.log_per_word()
     }
 
-    /// Rows of a decoded B: eight are written at a time.
+    /// Rows of a decoded B. Those behind bytes fill a line of the cache.
     pub(super) fn rows_of_b(self, mma: &Mma) -> usize {
-        let rows = self.words_along_k(mma).max(8);
+        let rows = self.words_along_k(mma);
         match self {
-            Form::Bytes => rows + 8,
+            Form::Bytes => rows + 2,
             Form::Float | Form::PairOfBf16 | Form::PairOfIntegers | Form::Bits => rows,
         }
     }

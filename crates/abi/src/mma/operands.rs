@@ -7,11 +7,14 @@
 //! which is that of two registers of C and D side by side, so that no sum is moved from lane to
 //! lane.
 
-use std::sync::LazyLock;
-
-use ptxjit_ir::{FragmentLayout, MatrixFmt, Mma, eval};
+use ptxjit_ir::{FragmentLayout, MatrixFmt, Mma};
 
 use super::blocks::{BLOCK, Blocks, Register};
+use super::expand::{
+    Bf16, BiasedBytes, BytesOfNibbles, Expand, F16, FirstHigh, FloatsOfBytes, FloatsOfNibbles,
+    Kept, PairsOfBytes, PairsOfNibbles, Tf32,
+};
+use super::fill::{FillA, FillColumns, FillPairsOfRows, FillRows};
 use super::form::{Form, bias, least};
 use super::steps::{Steps, Work};
 use super::{COLUMNS, Offsets, ROWS, Words};
@@ -76,17 +79,12 @@ impl<'a> Decoded<'a> {
         &mut self,
         mma: &Mma,
         side: Side,
-        registers: Factor<'_>,
+        encoded: Encoded<'_>,
         steps: &impl Steps,
     ) -> &[u32] {
         let wanted = tag(mma, side, steps);
         if *self.tag != wanted {
-            let out = &mut *self.words;
-            steps.compiled(Decode {
-                mma,
-                side,
-                factors: core::iter::once((registers, out)),
-            });
+            decode(mma, side, encoded, self.words, steps);
             *self.tag = wanted;
         }
         self.words
@@ -127,243 +125,246 @@ pub(super) enum Side {
     B,
 }
 
-/// The registers of a factor.
+/// The registers of factors of one form.
 #[derive(Copy, Clone)]
-pub(super) struct Factor<'a> {
+pub(super) struct Encoded<'a> {
     base: *const u8,
-    offsets: &'a [u32],
+    factors: &'a [Offsets],
+    n_registers: usize,
 }
 
-impl<'a> Factor<'a> {
+impl<'a> Encoded<'a> {
     /// # Safety
     ///
-    /// At these offsets from the base there are registers, which nothing writes for as long as the
-    /// result lives.
+    /// At the first `n_registers` offsets of each factor from the base there are registers, which
+    /// nothing writes for as long as the result lives.
     #[inline(always)]
-    pub(super) unsafe fn at(base: *const u8, offsets: &'a Offsets, n: usize) -> Factor<'a> {
-        Factor {
+    pub(super) unsafe fn at(
+        base: *const u8,
+        factors: &'a [Offsets],
+        n_registers: usize,
+    ) -> Encoded<'a> {
+        Encoded {
             base,
-            offsets: &offsets[..n],
+            factors,
+            n_registers,
         }
     }
 
+    /// How many each factor has.
     #[inline(always)]
-    fn register(self, n: usize) -> &'a Words {
+    pub(super) fn n_registers(self) -> usize {
+        self.n_registers
+    }
+
+    #[inline(always)]
+    pub(super) fn register(self, factor: usize, n: usize) -> &'a Words {
+        let offsets = &self.factors[factor][..self.n_registers];
         // SAFETY: the promise of `at`.
-        unsafe { &*self.base.add(self.offsets[n] as usize).cast() }
+        unsafe { &*self.base.add(offsets[n] as usize).cast() }
     }
 }
 
-/// Decodes factors of products of a form, each into its own words. Gives whether an element of bf16
-/// is too small to be multiplied in pairs.
-pub(super) struct Decode<'a, F> {
-    pub(super) mma: &'a Mma,
-    pub(super) side: Side,
-    pub(super) factors: F,
+/// Decodes factors of products of a form, one behind the other. Gives whether an element of bf16 is
+/// too small to be multiplied in pairs.
+pub(super) fn decode<S: Steps>(
+    mma: &Mma,
+    side: Side,
+    encoded: Encoded<'_>,
+    out: &mut [u32],
+    steps: &S,
+) -> bool {
+    let decode = Decode {
+        mma,
+        form: Form::of::<S>(mma),
+        side,
+        encoded,
+        steps,
+    };
+    decode.run(out)
 }
 
-impl<'f, F: Iterator<Item = (Factor<'f>, &'f mut [u32])>> Work for Decode<'_, F> {
+/// Words of a decoded factor.
+pub(super) fn words<S: Steps>(mma: &Mma, side: Side, _: &S) -> usize {
+    let form = Form::of::<S>(mma);
+    match side {
+        Side::A => mma.m * form.stored_along_k(mma),
+        Side::B => COLUMNS * form.rows_of_b(mma),
+    }
+}
+
+/// Factors to be decoded. For each format a loop is compiled by itself: together they would keep
+/// the constants of all formats at hand.
+struct Decode<'a, S> {
+    mma: &'a Mma,
+    form: Form,
+    side: Side,
+    encoded: Encoded<'a>,
+    steps: &'a S,
+}
+
+impl<S: Steps> Decode<'_, S> {
+    fn run(&self, out: &mut [u32]) -> bool {
+        let words = words(self.mma, self.side, self.steps);
+        let out = &mut out[..words * self.encoded.factors.len()];
+        let fmt = match self.side {
+            Side::A => self.mma.a,
+            Side::B => self.mma.b,
+        };
+        match self.form {
+            Form::PairOfBf16 => return self.pairs_of_bf16(out),
+            Form::Bytes => self.bytes(fmt, out),
+            Form::Float | Form::PairOfIntegers | Form::Bits => self.elements(fmt, out),
+        }
+        false
+    }
+
+    /// Elements that are words, or become them one by one or in pairs.
+    fn elements(&self, fmt: MatrixFmt, out: &mut [u32]) {
+        match fmt {
+            MatrixFmt::F16 => self.halves(F16, out),
+            MatrixFmt::Bf16 => self.halves(Bf16, out),
+            MatrixFmt::Tf32 => self.fill(Tf32, out),
+            MatrixFmt::S8 => self.fill(PairsOfBytes { are_signed: true }, out),
+            MatrixFmt::U8 => self.fill(PairsOfBytes { are_signed: false }, out),
+            MatrixFmt::S4 => self.fill(PairsOfNibbles::<8>, out),
+            MatrixFmt::U4 => self.fill(PairsOfNibbles::<0>, out),
+            MatrixFmt::E4m3
+            | MatrixFmt::E5m2
+            | MatrixFmt::E3m2
+            | MatrixFmt::E2m3
+            | MatrixFmt::E2m1 => self.fill(FloatsOfBytes::of(fmt), out),
+            MatrixFmt::PackedE2m1 => self.fill(FloatsOfNibbles::new(), out),
+            MatrixFmt::B1 => self.fill(Kept, out),
+            MatrixFmt::F64 => unreachable!("f64 has no words of 32 bits"),
+        }
+    }
+
+    /// Elements of 16 bits, which B may have by rows.
+    fn halves(&self, expand: impl Expand<2>, out: &mut [u32]) {
+        if self.side == Side::A || !is_b_by_rows(self.mma) {
+            return self.fill(expand, out);
+        }
+        let words = words(self.mma, self.side, self.steps);
+        self.steps.compiled(FillRows {
+            expand,
+            encoded: self.encoded,
+            out,
+            words,
+        });
+    }
+
+    /// Gives whether one is too small.
+    fn pairs_of_bf16(&self, out: &mut [u32]) -> bool {
+        if self.side == Side::B && is_b_by_rows(self.mma) {
+            let words = words(self.mma, self.side, self.steps);
+            self.steps.compiled(FillPairsOfRows {
+                encoded: self.encoded,
+                out,
+                words,
+            });
+        } else {
+            self.fill(FirstHigh, out);
+        }
+        self.steps.compiled(HasSmall(self.encoded))
+    }
+
+    /// Of A, the sums of elements and [`bias`]. Of B, the elements, and behind them for each column
+    /// what the bias adds.
+    fn bytes(&self, fmt: MatrixFmt, out: &mut [u32]) {
+        match (fmt, self.side) {
+            (MatrixFmt::S8, Side::A) => self.fill(BiasedBytes, out),
+            (MatrixFmt::S4, Side::A) => self.fill(BytesOfNibbles::<8, 0>, out),
+            (MatrixFmt::S4, Side::B) => self.fill(BytesOfNibbles::<8, 8>, out),
+            (MatrixFmt::U4, _) => self.fill(BytesOfNibbles::<0, 0>, out),
+            (_, _) => self.fill(Kept, out),
+        }
+        if self.side == Side::B {
+            self.steps.compiled(SetBias {
+                rows: Form::Bytes.words_along_k(self.mma),
+                bias: bias(self.mma),
+                out,
+                words: words(self.mma, self.side, self.steps),
+            });
+        }
+    }
+
+    fn fill<const N: usize>(&self, expand: impl Expand<N>, out: &mut [u32]) {
+        let (mma, encoded) = (self.mma, self.encoded);
+        match self.side {
+            Side::A => self.steps.compiled(FillA {
+                expand,
+                encoded,
+                out,
+                m: mma.m,
+                k: self.form.stored_along_k(mma),
+                // What is behind C completes it by rows.
+                is_by_rows: S::Blocks::TAKES_ROWS || mma.further_registers() != 0,
+            }),
+            Side::B => self.steps.compiled(FillColumns {
+                expand,
+                encoded,
+                out,
+                words: words(mma, self.side, self.steps),
+            }),
+        }
+    }
+}
+
+/// Whether a bf16 is too small to be multiplied in pairs.
+struct HasSmall<'a>(Encoded<'a>);
+
+impl Work for HasSmall<'_> {
     type Output = bool;
 
     #[inline(always)]
     fn run<S: Steps>(self, steps: &S) -> bool {
-        let (mma, side) = (self.mma, self.side);
-        let form = Form::of::<S>(mma);
-        let mut least = steps.blocks().splat(u32::MAX);
-        for (registers, out) in self.factors {
-            decode((mma, form), side, registers, out, steps);
-            if form == Form::PairOfBf16 {
-                least = least_of(registers, least, steps.blocks());
-            }
-        }
-        (least.as_ref().iter()).any(|&least| steps.blocks().is_half_below(least, least::FACTOR))
-    }
-}
-
-/// As [`Blocks::least_bf16`] of all elements.
-#[inline(always)]
-fn least_of<B: Blocks>(registers: Factor<'_>, mut least: B::Rows, blocks: B) -> B::Rows {
-    for n in 0..registers.offsets.len() {
-        let words = blocks.load_words(registers.register(n));
-        for (least, &words) in least.as_mut().iter_mut().zip(words.as_ref()) {
-            *least = blocks.least_bf16(words, *least);
-        }
-    }
-    least
-}
-
-#[inline(always)]
-fn decode<S: Steps>(
-    (mma, form): (&Mma, Form),
-    side: Side,
-    registers: Factor<'_>,
-    out: &mut [u32],
-    steps: &S,
-) {
-    let fmt = match side {
-        Side::A => mma.a,
-        Side::B => mma.b,
-    };
-    if side == Side::B && is_b_by_rows(mma) {
-        return match form == Form::PairOfBf16 {
-            true => fill_by_pairs_of_rows(registers, out, steps),
-            false => fill_by_rows(fmt, registers, out, steps),
-        };
-    }
-    let place = Place::new::<S>(mma, form, side);
-    match (fmt, form) {
-        (_, Form::PairOfBf16) => place.fill(registers, out, steps, first_high),
-        (_, Form::Bytes) => decode_bytes(&place, (mma, fmt), registers, out, steps),
-        (MatrixFmt::F16, _) => place.fill(registers, out, steps, |words| steps.from_halves(words)),
-        (MatrixFmt::Bf16, _) => place.fill(registers, out, steps, |words| steps.from_bf16(words)),
-        (MatrixFmt::Tf32, _) => place.fill(registers, out, steps, from_tf32),
-        (MatrixFmt::S8, _) => place.fill(registers, out, steps, |words| {
-            steps.from_signed_bytes(words)
-        }),
-        (MatrixFmt::U8, _) => place.fill(registers, out, steps, from_unsigned_bytes),
-        (MatrixFmt::S4, _) => place.fill(registers, out, steps, from_nibbles::<8>),
-        (MatrixFmt::U4, _) => place.fill(registers, out, steps, from_nibbles::<0>),
-        (
-            MatrixFmt::E4m3 | MatrixFmt::E5m2 | MatrixFmt::E3m2 | MatrixFmt::E2m3 | MatrixFmt::E2m1,
-            _,
-        ) => {
-            let values = byte_table(fmt);
-            place.fill(registers, out, steps, |words| look_up(bytes(words), values));
-        }
-        (MatrixFmt::PackedE2m1, _) => {
-            let values = byte_table(MatrixFmt::PackedE2m1);
-            place.fill(registers, out, steps, |words| {
-                look_up(nibbles(words), values)
-            });
-        }
-        (MatrixFmt::B1, _) => place.fill(registers, out, steps, |words| words),
-        (MatrixFmt::F64, _) => unreachable!("f64 has no words of 32 bits"),
-    }
-}
-
-/// Of A, the sums of elements and [`bias`]. Of B, the elements, and behind them for each column
-/// what the bias adds.
-#[inline(always)]
-fn decode_bytes(
-    place: &Place,
-    (mma, fmt): (&Mma, MatrixFmt),
-    registers: Factor<'_>,
-    out: &mut [u32],
-    steps: &impl Steps,
-) {
-    let is_biased = place.side == Side::A;
-    if fmt == MatrixFmt::S8 && is_biased {
-        place.fill(registers, out, steps, biased_bytes);
-    } else if fmt == MatrixFmt::S4 && is_biased {
-        place.fill(registers, out, steps, nibble_bytes::<8, 0>);
-    } else if fmt == MatrixFmt::S4 {
-        place.fill(registers, out, steps, nibble_bytes::<8, 8>);
-    } else if fmt == MatrixFmt::U4 {
-        place.fill(registers, out, steps, nibble_bytes::<0, 0>);
-    } else {
-        place.fill(registers, out, steps, |words| words);
-    }
-    if is_biased {
-        return;
-    }
-    let blocks = steps.blocks();
-    let (rows, behind) = out.split_at_mut(COLUMNS * Form::Bytes.words_along_k(mma).max(8));
-    let biases = blocks.splat(u32::from_ne_bytes([bias(mma); 4]));
-    let mut sums = blocks.splat(0);
-    for rows in rows[..COLUMNS * place.k].as_chunks().0 {
-        let rows = blocks.load_words(rows);
-        let pairs = biases.as_ref().iter().zip(rows.as_ref());
-        for (sum, (&bias, &words)) in sums.as_mut().iter_mut().zip(pairs) {
-            *sum = blocks.add_bytes(bias, words, *sum);
-        }
-    }
-    let mut of_rows: Register = [0; 32];
-    blocks.store_words(sums, &mut of_rows);
-    for column in 0..COLUMNS {
-        let of_row = |row: usize| of_rows[COLUMNS * row + column];
-        behind[column] = (0..4).map(of_row).fold(0, u32::wrapping_add);
-    }
-}
-
-/// Where the decoded words of a register go.
-struct Place {
-    side: Side,
-    /// Registers of A side by side that hold the same columns of different rows.
-    n_below: usize,
-    /// Words of a row of A.
-    k: usize,
-    /// Whether A is kept by rows.
-    is_by_rows: bool,
-}
-
-impl Place {
-    fn new<S: Steps>(mma: &Mma, form: Form, side: Side) -> Place {
-        Place {
-            side,
-            n_below: mma.m / 8,
-            k: form.stored_along_k(mma),
-            // What is behind C completes it by rows.
-            is_by_rows: S::Blocks::TAKES_ROWS || mma.further_registers() != 0,
-        }
-    }
-
-    /// Four lanes hold `N` words along K of one row of A, or of one column of B.
-    #[inline(always)]
-    fn fill<const N: usize>(
-        &self,
-        registers: Factor<'_>,
-        out: &mut [u32],
-        steps: &impl Steps,
-        decode: impl Fn([u32; 4]) -> [u32; N],
-    ) {
-        match self.side {
-            Side::A if self.is_by_rows => self.fill_rows(registers, out, decode),
-            Side::A => self.fill_blocks(registers, out, decode),
-            Side::B => fill_columns(registers, out, steps, decode),
-        }
-    }
-
-    /// Which rows a register of A has, by eights, and its first word along K.
-    #[inline(always)]
-    fn place_of<const N: usize>(&self, register: usize) -> (usize, usize) {
-        match self.n_below {
-            1 => (0, register * N),
-            _ => (register % 2, register / 2 * N),
-        }
-    }
-
-    #[inline(always)]
-    fn fill_rows<const N: usize>(
-        &self,
-        registers: Factor<'_>,
-        out: &mut [u32],
-        decode: impl Fn([u32; 4]) -> [u32; N],
-    ) {
-        for n in 0..registers.offsets.len() {
-            let (below, k) = self.place_of::<N>(n);
-            let rows = out[8 * below * self.k..][..8 * self.k].chunks_exact_mut(self.k);
-            let quads = registers.register(n).as_chunks::<4>().0;
-            for (row, words) in rows.zip(quads) {
-                row[k..][..N].copy_from_slice(&decode(*words));
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn fill_blocks<const N: usize>(
-        &self,
-        registers: Factor<'_>,
-        out: &mut [u32],
-        decode: impl Fn([u32; 4]) -> [u32; N],
-    ) {
-        for n in 0..registers.offsets.len() {
-            let (below, k) = self.place_of::<N>(n);
-            let blocks = out[8 * below * self.k..][..8 * self.k].chunks_exact_mut(4 * self.k);
-            let quads = registers.register(n).as_chunks::<4>().0.as_chunks::<4>().0;
-            for (of_rows, quads) in blocks.zip(quads) {
-                for (row, words) in quads.iter().enumerate() {
-                    set_row_of_blocks(&mut of_rows[4 * k..], row, &decode(*words));
+        let (HasSmall(encoded), blocks) = (self, steps.blocks());
+        let mut least = blocks.splat(u32::MAX);
+        for factor in 0..encoded.factors.len() {
+            for n in 0..encoded.n_registers {
+                let words = blocks.load_words(encoded.register(factor, n));
+                for (least, &words) in least.as_mut().iter_mut().zip(words.as_ref()) {
+                    *least = blocks.least_bf16(words, *least);
                 }
+            }
+        }
+        (least.as_ref().iter()).any(|&least| blocks.is_half_below(least, least::FACTOR))
+    }
+}
+
+/// Stores behind each B what the bias of A adds to the sums of its columns.
+struct SetBias<'a> {
+    /// Of a factor.
+    rows: usize,
+    bias: u8,
+    out: &'a mut [u32],
+    /// Words of a factor.
+    words: usize,
+}
+
+impl Work for SetBias<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Steps>(self, steps: &S) {
+        let blocks = steps.blocks();
+        let biases = blocks.splat(u32::from_ne_bytes([self.bias; 4]));
+        for out in self.out.chunks_exact_mut(self.words) {
+            let (rows, behind) = out.split_at_mut(COLUMNS * self.rows);
+            let mut sums = blocks.splat(0);
+            for rows in rows.as_chunks().0 {
+                let rows = blocks.load_words(rows);
+                let pairs = biases.as_ref().iter().zip(rows.as_ref());
+                for (sum, (&bias, &words)) in sums.as_mut().iter_mut().zip(pairs) {
+                    *sum = blocks.add_bytes(bias, words, *sum);
+                }
+            }
+            let mut of_rows: Register = [0; 32];
+            blocks.store_words(sums, &mut of_rows);
+            for column in 0..COLUMNS {
+                let of_row = |row: usize| of_rows[COLUMNS * row + column];
+                behind[column] = (0..4).map(of_row).fold(0, u32::wrapping_add);
             }
         }
     }
@@ -386,162 +387,4 @@ fn set_row_of_blocks(along_k: &mut [u32], row: usize, words: &[u32]) {
     for (block, words) in blocks.zip(words.as_chunks::<4>().0) {
         block[4 * row..][..4].copy_from_slice(words);
     }
-}
-
-/// Registers that hold fewer than eight words along K are taken two by two.
-#[inline(always)]
-fn fill_columns<const N: usize>(
-    registers: Factor<'_>,
-    out: &mut [u32],
-    steps: &impl Steps,
-    decode: impl Fn([u32; 4]) -> [u32; N],
-) {
-    let eights = out.as_chunks_mut::<COLUMNS>().0.as_chunks_mut::<8>().0;
-    let n_registers = registers.offsets.len();
-    if N >= 8 {
-        for (n, rows) in eights.chunks_mut(N / 8).take(n_registers).enumerate() {
-            let mut columns = [[0; N]; COLUMNS];
-            for (g, words) in registers.register(n).as_chunks::<4>().0.iter().enumerate() {
-                columns[column_slot(g)] = decode(*words);
-            }
-            for (eight, rows) in rows.iter_mut().enumerate() {
-                let mut part = [[0; 8]; COLUMNS];
-                for (part, column) in part.iter_mut().zip(&columns) {
-                    *part = column.as_chunks().0[eight];
-                }
-                *rows = steps.transpose(&part);
-            }
-        }
-        return;
-    }
-    let pairs = n_registers.div_ceil(8 / N);
-    for (pair, rows) in eights.iter_mut().take(pairs).enumerate() {
-        let mut columns = [[0; 8]; COLUMNS];
-        for within in 0..8 / N {
-            let n = pair * (8 / N) + within;
-            if n >= n_registers {
-                break;
-            }
-            for (g, words) in registers.register(n).as_chunks::<4>().0.iter().enumerate() {
-                columns[column_slot(g)][within * N..][..N].copy_from_slice(&decode(*words));
-            }
-        }
-        *rows = steps.transpose(&columns);
-    }
-}
-
-/// The rows of B from registers with a row in each quad, of elements of 16 bits.
-#[inline(always)]
-fn fill_by_rows(fmt: MatrixFmt, registers: Factor<'_>, out: &mut [u32], steps: &impl Steps) {
-    let eights = out.as_chunks_mut::<COLUMNS>().0.as_chunks_mut::<8>().0;
-    for (n, rows) in eights.iter_mut().take(registers.offsets.len()).enumerate() {
-        let quads = registers.register(n).as_chunks::<4>().0;
-        for (row, words) in rows.iter_mut().zip(quads) {
-            let values = match fmt == MatrixFmt::F16 {
-                true => steps.row_of_halves(*words),
-                false => steps.row_of_bf16(*words),
-            };
-            *row = steps.words(values);
-        }
-    }
-}
-
-/// As [`fill_by_rows`] for [`Form::PairOfBf16`]: pairs of rows.
-#[inline(always)]
-fn fill_by_pairs_of_rows(registers: Factor<'_>, out: &mut [u32], steps: &impl Steps) {
-    let fours = out.as_chunks_mut::<COLUMNS>().0.as_chunks_mut::<4>().0;
-    for (n, rows) in fours.iter_mut().take(registers.offsets.len()).enumerate() {
-        let pairs = registers.register(n).as_chunks::<4>().0.as_chunks::<2>().0;
-        for (row, pair) in rows.iter_mut().zip(pairs) {
-            *row = steps.words(steps.row_of_pairs(pair));
-        }
-    }
-}
-
-/// Pairs of bf16 with the first one in the high half.
-#[inline(always)]
-fn first_high(words: [u32; 4]) -> [u32; 4] {
-    words.map(|word| word.rotate_left(16))
-}
-
-/// Signed bytes and the [`bias`] of these.
-#[inline(always)]
-fn biased_bytes(words: [u32; 4]) -> [u32; 4] {
-    words.map(|word| word ^ 0x8080_8080)
-}
-
-/// Nibbles as bytes: `SIGN` is the bit of the sign, if there is one, and `BIAS` what is too much.
-#[inline(always)]
-fn nibble_bytes<const SIGN: u8, const BIAS: u8>(words: [u32; 4]) -> [u32; 8] {
-    let nibbles = nibbles(words);
-    let mut out = [0; 8];
-    for (out, four) in out.iter_mut().zip(nibbles.as_chunks::<4>().0) {
-        *out = u32::from_le_bytes(four.map(|nibble| (nibble ^ SIGN).wrapping_sub(BIAS)));
-    }
-    out
-}
-
-#[inline(always)]
-fn from_tf32(words: [u32; 4]) -> [u32; 4] {
-    words.map(|word| word & 0xffff_e000)
-}
-
-#[inline(always)]
-fn bytes(words: [u32; 4]) -> [u8; 16] {
-    std::array::from_fn(|n| (words[n / 4] >> (n % 4 * 8)) as u8)
-}
-
-#[inline(always)]
-fn nibbles(words: [u32; 4]) -> [u8; 32] {
-    let mut nibbles = [0; 32];
-    let pairs = nibbles.as_chunks_mut::<2>().0.iter_mut();
-    for (pair, byte) in pairs.zip(bytes(words)) {
-        *pair = [byte & 0xf, byte >> 4];
-    }
-    nibbles
-}
-
-/// The values of numbers. A loop, as the compiler does not inline `map` over so many.
-#[inline(always)]
-fn look_up<const N: usize>(numbers: [u8; N], values: &[u32; 256]) -> [u32; N] {
-    let mut out = [0; N];
-    for (out, number) in out.iter_mut().zip(numbers) {
-        *out = values[usize::from(number)];
-    }
-    out
-}
-
-#[inline(always)]
-fn from_unsigned_bytes(words: [u32; 4]) -> [u32; 8] {
-    let values = bytes(words).map(i16::from);
-    std::array::from_fn(|n| pair(values[2 * n], values[2 * n + 1]))
-}
-
-/// `SIGN` is the bit of the sign, if there is one.
-#[inline(always)]
-fn from_nibbles<const SIGN: i16>(words: [u32; 4]) -> [u32; 16] {
-    let nibbles = nibbles(words);
-    let value = |n: usize| (i16::from(nibbles[n]) ^ SIGN) - SIGN;
-    std::array::from_fn(|n| pair(value(2 * n), value(2 * n + 1)))
-}
-
-fn pair(low: i16, high: i16) -> u32 {
-    u32::from(low as u16) | u32::from(high as u16) << 16
-}
-
-/// The values of all bytes in a format, as f32.
-fn byte_table(fmt: MatrixFmt) -> &'static [u32; 256] {
-    static TABLES: LazyLock<[[u32; 256]; 6]> = LazyLock::new(|| {
-        FORMATS.map(|fmt| std::array::from_fn(|byte| eval::matrix_element(fmt, byte as u64) as u32))
-    });
-    const FORMATS: [MatrixFmt; 6] = [
-        MatrixFmt::E4m3,
-        MatrixFmt::E5m2,
-        MatrixFmt::E3m2,
-        MatrixFmt::E2m3,
-        MatrixFmt::E2m1,
-        MatrixFmt::PackedE2m1,
-    ];
-    let number = FORMATS.iter().position(|&other| other == fmt);
-    &TABLES[number.unwrap_or(0)]
 }

@@ -8,15 +8,14 @@ use ptxjit_ir::{Mma, WarpOp};
 use serde::{Deserialize, Serialize};
 
 use super::factors::Factors;
-use super::form::Form;
 use super::further::Complete;
-use super::operands::{Decode, Factor, Side};
+use super::operands::{self, Encoded, Side};
 #[cfg(target_arch = "x86_64")]
-use super::steps::{Avx2, Avx512, Dots};
+use super::steps::{Avx2, Avx512, ByteDots, Dots};
 use super::steps::{Plain, Steps};
 use super::sums::{self, Kind, Multiply, Pass, Sums};
 use super::tiles::{self, MOST_ALONG_K, Tile};
-use super::{COLUMNS, Method, Words, compute};
+use super::{Method, Words, compute};
 use crate::float_env::with_default_rounding;
 use crate::warp_ops::{Lanes, WARP};
 
@@ -45,37 +44,31 @@ pub struct Products {
     tiles: Vec<Tile>,
 }
 
-/// How large the factors of a product are as steps multiply them.
+/// Words of the factors of a product as steps multiply them.
 #[derive(Copy, Clone)]
 struct Sizes {
-    a_registers: usize,
-    b_registers: usize,
-    /// Words of a decoded one.
-    a_words: usize,
-    b_words: usize,
+    a: usize,
+    b: usize,
 }
 
 impl Sizes {
-    fn of<S: Steps>(mma: &Mma, _: &S) -> Sizes {
-        let form = Form::of::<S>(mma);
+    fn of(mma: &Mma, steps: &impl Steps) -> Sizes {
         Sizes {
-            a_registers: mma.a_registers(),
-            b_registers: mma.b_registers(),
-            a_words: mma.m * form.stored_along_k(mma),
-            b_words: COLUMNS * form.rows_of_b(mma),
+            a: operands::words(mma, Side::A, steps),
+            b: operands::words(mma, Side::B, steps),
         }
     }
 
     /// One of the decoded A.
     #[inline(always)]
     fn a_of<'a>(&self, a: &'a [u32], n: usize) -> &'a [u32] {
-        &a[n * self.a_words..][..self.a_words]
+        &a[n * self.a..][..self.a]
     }
 
     /// One of the decoded B.
     #[inline(always)]
     fn b_of<'a>(&self, b: &'a [u32], n: usize) -> &'a [u32] {
-        &b[n * self.b_words..][..self.b_words]
+        &b[n * self.b..][..self.b]
     }
 }
 
@@ -150,10 +143,9 @@ impl Frame {
         }
     }
 
-    #[inline(always)]
-    fn factor<'a>(&self, offsets: &'a Offsets, n: usize) -> Factor<'a> {
+    fn encoded<'a>(&self, factors: &'a [Offsets], n_registers: usize) -> Encoded<'a> {
         // SAFETY: by the promise to `products_op`; no product writes a factor.
-        unsafe { Factor::at(self.0, offsets, n) }
+        unsafe { Encoded::at(self.0, factors, n_registers) }
     }
 
     /// What is behind the registers of C; the first one where the form has fewer.
@@ -213,7 +205,11 @@ fn by_rows(products: &Products, frame: &Frame) {
 
 fn by_any_rows(products: &Products, frame: &Frame, factors: &mut Factors) {
     #[cfg(target_arch = "x86_64")]
-    if let Some(steps) = Dots::detect() {
+    if let Some(steps) = Dots::detect_fast() {
+        return rows_by(products, frame, factors, &steps);
+    }
+    #[cfg(target_arch = "x86_64")]
+    if let Some(steps) = ByteDots::detect() {
         return rows_by(products, frame, factors, &steps);
     }
     #[cfg(target_arch = "x86_64")]
@@ -231,27 +227,10 @@ fn rows_by(products: &Products, frame: &Frame, factors: &mut Factors, steps: &im
     let mma = &products.mma;
     let sizes = Sizes::of(mma, steps);
     let Factors { a, b, complete } = factors;
-    let mut are_small = false;
-    for (side, factors, registers, out, words) in [
-        (
-            Side::A,
-            &products.a,
-            sizes.a_registers,
-            &mut a[..],
-            sizes.a_words,
-        ),
-        (
-            Side::B,
-            &products.b,
-            sizes.b_registers,
-            &mut b[..],
-            sizes.b_words,
-        ),
-    ] {
-        let factors = factors.iter().map(|at| frame.factor(at, registers));
-        let factors = factors.zip(out.chunks_exact_mut(words));
-        are_small |= steps.compiled(Decode { mma, side, factors });
-    }
+    let of_a = frame.encoded(&products.a, mma.a_registers());
+    let of_b = frame.encoded(&products.b, mma.b_registers());
+    let has_small_a = operands::decode(mma, Side::A, of_a, a, steps);
+    let has_small_b = operands::decode(mma, Side::B, of_b, b, steps);
     if mma.further_registers() != 0 {
         return one_by_one((products, sizes), frame, (a, b, complete), steps);
     }
@@ -262,7 +241,7 @@ fn rows_by(products: &Products, frame: &Frame, factors: &mut Factors, steps: &im
         a,
         b,
     };
-    sums::multiply(mma, tiles, are_small, steps);
+    sums::multiply(mma, tiles, has_small_a || has_small_b, steps);
 }
 
 /// Products with something behind C, each of which completes its factors.

@@ -5,6 +5,7 @@ use ptxjit_ir::{Convert, MatrixFmt, NumFmt, eval};
 
 use super::COLUMNS;
 use super::blocks::Blocks;
+use super::shuffles::Shuffles;
 
 /// What stands for every NaN in a sum.
 pub(super) const CANONICAL_NAN: u32 = 0x7fff_ffff;
@@ -28,7 +29,7 @@ pub(super) trait Steps: Sized {
     /// Four f64.
     type Wide: Copy;
     /// Operations on blocks.
-    type Blocks: Blocks;
+    type Blocks: Shuffles;
 
     /// Operations on blocks.
     fn blocks(&self) -> Self::Blocks;
@@ -40,32 +41,18 @@ pub(super) trait Steps: Sized {
     fn row(&self, even: [u32; 4], odd: [u32; 4]) -> Self::Row;
     /// The even columns and the odd ones.
     fn columns(&self, row: Self::Row) -> [[u32; 4]; 2];
-    /// The values of eight f16 that lie side by side.
-    fn from_halves(&self, words: [u32; 4]) -> [u32; 8];
     /// A row of f32 from eight f16 in the order of their columns.
     fn row_of_halves(&self, words: [u32; 4]) -> Self::Row;
-    /// The same of bf16.
-    fn row_of_bf16(&self, words: [u32; 4]) -> Self::Row;
-    /// Pairs of each column of two rows of eight bf16, the first row's in the high half.
-    fn row_of_pairs(&self, rows: &[[u32; 4]; 2]) -> Self::Row;
     /// The opposite of [`Steps::row_of_halves`], rounded.
     fn to_halves(&self, row: Self::Row) -> [u32; 4];
-    /// The values of eight bf16 that lie side by side.
-    fn from_bf16(&self, words: [u32; 4]) -> [u32; 8];
-    /// 16 signed bytes as pairs of i16.
-    fn from_signed_bytes(&self, words: [u32; 4]) -> [u32; 8];
     /// Eight words that lie side by side.
     fn load(&self, words: &[u32; COLUMNS]) -> Self::Row;
-    /// The opposite.
-    fn words(&self, row: Self::Row) -> [u32; COLUMNS];
     /// One word in all columns.
     fn splat(&self, word: u32) -> Self::Row;
     /// `a * b + sum` in f32.
     fn add_float(&self, a: Self::Row, b: Self::Row, sum: Self::Row) -> Self::Row;
     /// f32 with one NaN.
     fn canonical(&self, row: Self::Row) -> Self::Row;
-    /// Eight words of each column become rows.
-    fn transpose(&self, columns: &[[u32; 8]; COLUMNS]) -> [[u32; COLUMNS]; 8];
     /// Eight f64 that lie side by side.
     fn wide_load(&self, values: &[f64; COLUMNS]) -> [Self::Wide; 2];
     /// The opposite.
@@ -97,30 +84,10 @@ impl<const DOTS: bool> Steps for Plain<DOTS> {
         [0, 4].map(|first| std::array::from_fn(|n| row[first + n]))
     }
 
-    fn from_halves(&self, words: [u32; 4]) -> [u32; 8] {
-        std::array::from_fn(|n| {
-            let half = words[n / 2] >> (n % 2 * 16) & 0xffff;
-            eval::matrix_element(MatrixFmt::F16, half.into()) as u32
-        })
-    }
-
     fn row_of_halves(&self, words: [u32; 4]) -> Self::Row {
-        let values = self.from_halves(words);
-        std::array::from_fn(|n| values[n % 4 * 2 + n / 4])
-    }
-
-    fn row_of_bf16(&self, words: [u32; 4]) -> Self::Row {
-        let values = self.from_bf16(words);
-        std::array::from_fn(|n| values[n % 4 * 2 + n / 4])
-    }
-
-    fn row_of_pairs(&self, [first, second]: &[[u32; 4]; 2]) -> Self::Row {
         std::array::from_fn(|n| {
-            let (first, second) = (first[n % 4], second[n % 4]);
-            match n < 4 {
-                true => first << 16 | second & 0xffff,
-                false => first & 0xffff_0000 | second >> 16,
-            }
+            let half = words[n % 4] >> (n / 4 * 16) & 0xffff;
+            eval::matrix_element(MatrixFmt::F16, half.into()) as u32
         })
     }
 
@@ -130,21 +97,8 @@ impl<const DOTS: bool> Steps for Plain<DOTS> {
         std::array::from_fn(|n| halves[n] | halves[n + 4] << 16)
     }
 
-    fn from_bf16(&self, words: [u32; 4]) -> [u32; 8] {
-        std::array::from_fn(|n| words[n / 2] >> (n % 2 * 16) << 16)
-    }
-
-    fn from_signed_bytes(&self, words: [u32; 4]) -> [u32; 8] {
-        let half = |n: usize| i16::from((words[n / 4] >> (n % 4 * 8)) as i8) as u16;
-        std::array::from_fn(|n| u32::from(half(2 * n)) | u32::from(half(2 * n + 1)) << 16)
-    }
-
     fn load(&self, words: &[u32; COLUMNS]) -> Self::Row {
         *words
-    }
-
-    fn words(&self, row: Self::Row) -> [u32; COLUMNS] {
-        row
     }
 
     fn splat(&self, word: u32) -> Self::Row {
@@ -161,10 +115,6 @@ impl<const DOTS: bool> Steps for Plain<DOTS> {
             true => CANONICAL_NAN,
             false => x,
         })
-    }
-
-    fn transpose(&self, columns: &[[u32; 8]; COLUMNS]) -> [[u32; COLUMNS]; 8] {
-        std::array::from_fn(|k| columns.map(|column| column[k]))
     }
 
     fn wide_load(&self, values: &[f64; COLUMNS]) -> [[f64; 4]; 2] {
@@ -187,4 +137,4 @@ impl<const DOTS: bool> Steps for Plain<DOTS> {
 #[cfg(target_arch = "x86_64")]
 mod vectors;
 #[cfg(target_arch = "x86_64")]
-pub(super) use vectors::{Avx2, Avx512, Dots, Processor};
+pub(super) use vectors::{Avx2, Avx512, ByteDots, Dots, Processor};

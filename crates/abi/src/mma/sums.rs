@@ -219,16 +219,16 @@ pub(super) fn multiply<S: Steps>(mma: &Mma, products: impl Multiply, are_small: 
     match (Form::of::<S>(mma), mma.c, mma.d) {
         (Form::Bits, _, _) if mma.op == ProductOp::And => any::<BOTH, BOTH>(k, products, steps),
         (Form::Bits, _, _) => any::<EITHER, EITHER>(k, products, steps),
-        (Form::Bytes, _, _) if S::Blocks::HAS_DOTS && mma.saturates => {
+        (Form::Bytes, _, _) if S::Blocks::ADDS_BYTES && mma.saturates => {
             short::<SATURATING_BYTES, SATURATING_BYTES>(k, products, steps);
         }
-        (Form::Bytes, _, _) if S::Blocks::HAS_DOTS => {
+        (Form::Bytes, _, _) if S::Blocks::ADDS_BYTES => {
             short::<WRAPPING_BYTES, WRAPPING_BYTES>(k, products, steps);
         }
-        (Form::PairOfBf16, _, _) if S::Blocks::HAS_DOTS && are_small => {
+        (Form::PairOfBf16, _, _) if S::Blocks::ADDS_BF16 && are_small => {
             short::<SPLIT, SPLIT>(k, products, steps);
         }
-        (Form::PairOfBf16, _, _) if S::Blocks::HAS_DOTS => {
+        (Form::PairOfBf16, _, _) if S::Blocks::ADDS_BF16 => {
             short::<PAIRED, PAIRED>(k, products, steps)
         }
         (_, SumFmt::S32, _) if mma.saturates => {
@@ -463,7 +463,7 @@ fn without_bias<B: Blocks, const K: usize, const N: usize>(
 ) -> B::Rows {
     let mut rows = blocks.splat(0);
     for pass in passes {
-        let behind = blocks.of_b(&pass.b[n].as_chunks().0[K.max(8)]);
+        let behind = blocks.of_b(&pass.b[n].as_chunks().0[K]);
         let behind = behind.as_ref();
         for (n, row) in rows.as_mut().iter_mut().enumerate() {
             *row = blocks.subtract(*row, behind[n % behind.len()]);

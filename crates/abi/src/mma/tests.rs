@@ -2,7 +2,7 @@
 
 use super::products::products_by;
 #[cfg(target_arch = "x86_64")]
-use super::steps::{Avx512, Dots};
+use super::steps::{Avx512, ByteDots, Dots};
 use super::*;
 use ptxjit_ir::{MatrixFmt, NumFmt, ProductOp, Round, Scale, SumFmt};
 
@@ -384,8 +384,14 @@ fn check_other_steps(products: &Products, frame: &[Words]) {
     {
         let by_256 = Avx2::detect().map(|steps| products_of(products, frame, &steps));
         let by_512 = Avx512::detect().map(|steps| products_of(products, frame, &steps));
+        let by_bytes = ByteDots::detect().map(|steps| products_of(products, frame, &steps));
         let by_dots = Dots::detect().map(|steps| products_of(products, frame, &steps));
-        for (name, got) in [("AVX2", by_256), ("AVX-512", by_512), ("dots", by_dots)] {
+        for (name, got) in [
+            ("AVX2", by_256),
+            ("AVX-512", by_512),
+            ("dots of bytes", by_bytes),
+            ("dots", by_dots),
+        ] {
             assert!(
                 got.is_none_or(|got| got == want),
                 "{:?} with {name}",

@@ -44,7 +44,8 @@ impl Blocks for Blocks256 {
     type OfB = [__m256i; 1];
     const ROOM: usize = 2;
     const TAKES_ROWS: bool = true;
-    const HAS_DOTS: bool = false;
+    const ADDS_BF16: bool = false;
+    const ADDS_BYTES: bool = false;
 
     fn compiled<W: Work>(self, work: W, steps: &impl Steps) -> W::Output {
         // SAFETY: as above.

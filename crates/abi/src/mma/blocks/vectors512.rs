@@ -1,10 +1,10 @@
 //! Vectors of 512 bits, which are blocks: one of even columns, and one of odd ones.
 
 use core::arch::x86_64::{
-    __m512bh, __m512i, _CMP_UNORD_Q, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128, _mm_setr_epi8,
-    _mm256_setzero_si256, _mm512_add_epi8, _mm512_add_epi16, _mm512_add_epi32, _mm512_and_si512,
-    _mm512_broadcast_i32x4, _mm512_castps_si512, _mm512_castsi512_ps, _mm512_cmp_ps_mask,
-    _mm512_cmplt_epi32_mask, _mm512_cmplt_epu16_mask, _mm512_cmplt_epu32_mask,
+    __cpuid, __m512bh, __m512i, _CMP_UNORD_Q, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128,
+    _mm_setr_epi8, _mm256_setzero_si256, _mm512_add_epi8, _mm512_add_epi16, _mm512_add_epi32,
+    _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_castps_si512, _mm512_castsi512_ps,
+    _mm512_cmp_ps_mask, _mm512_cmplt_epi32_mask, _mm512_cmplt_epu16_mask, _mm512_cmplt_epu32_mask,
     _mm512_cvtepi32_epi16, _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_cvtps_ph,
     _mm512_dpbf16_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_si512, _mm512_madd_epi16,
     _mm512_maddubs_epi16, _mm512_mask_mov_epi32, _mm512_min_epu16, _mm512_min_epu32,
@@ -12,16 +12,17 @@ use core::arch::x86_64::{
     _mm512_shuffle_epi8, _mm512_shuffle_epi32, _mm512_slli_epi32, _mm512_srai_epi32,
     _mm512_srli_epi32, _mm512_storeu_si512, _mm512_sub_epi32, _mm512_xor_si512,
 };
+use std::sync::LazyLock;
 
 use super::{Block, Blocks, Register};
 use crate::mma::COLUMNS;
 use crate::mma::steps::{CANONICAL_NAN, Plain, Processor, Steps, Work};
 
-/// A processor with AVX-512, and if `DOTS`, with dot products of pairs of bf16 and of bytes.
+/// A processor with AVX-512, and with dot products of pairs of bf16 and of bytes, if that is said.
 #[derive(Copy, Clone)]
-pub(in crate::mma) struct Blocks512<const DOTS: bool>(());
+pub(in crate::mma) struct Blocks512<const OF_BF16: bool, const OF_BYTES: bool>(());
 
-impl<const DOTS: bool> Processor for Blocks512<DOTS> {
+impl<const OF_BF16: bool, const OF_BYTES: bool> Processor for Blocks512<OF_BF16, OF_BYTES> {
     fn detect() -> Option<Self> {
         let has_all = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
@@ -29,15 +30,32 @@ impl<const DOTS: bool> Processor for Blocks512<DOTS> {
             && is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
             && is_x86_feature_detected!("f16c")
-            && (!DOTS
-                || is_x86_feature_detected!("avx512bf16")
-                    && is_x86_feature_detected!("avx512vnni"));
+            && (!OF_BF16 || is_x86_feature_detected!("avx512bf16"))
+            && (!OF_BYTES || is_x86_feature_detected!("avx512vnni"));
         has_all.then_some(Blocks512(()))
+    }
+}
+
+impl Blocks512<true, true> {
+    /// Whether `vdpbf16ps` takes no longer than two multiply-adds. Intel's processors start one in
+    /// two cycles, and in the same time four multiply-adds of 512 bits.
+    pub(in crate::mma) fn adds_bf16_fast(&self) -> bool {
+        static IS_INTEL: LazyLock<bool> = LazyLock::new(|| {
+            let vendor = __cpuid(0);
+            let name = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
+            name.as_flattened() == b"GenuineIntel"
+        });
+        !*IS_INTEL
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,fma,f16c")]
 fn with_features<W: Work>(work: W, steps: &impl Steps) -> W::Output {
+    work.run(steps)
+}
+
+#[target_feature(enable = "avx512vnni,avx512f,avx512bw,avx512vl,avx2,fma,f16c")]
+fn with_dots_of_bytes<W: Work>(work: W, steps: &impl Steps) -> W::Output {
     work.run(steps)
 }
 
@@ -48,21 +66,23 @@ fn with_dots<W: Work>(work: W, steps: &impl Steps) -> W::Output {
 
 // SAFETY of each block below: a `Blocks512` is made only after the processor said that it has the
 // instructions.
-impl<const DOTS: bool> Blocks for Blocks512<DOTS> {
+impl<const OF_BF16: bool, const OF_BYTES: bool> Blocks for Blocks512<OF_BF16, OF_BYTES> {
     type Vector = __m512i;
     type Rows = [__m512i; 2];
     type OfA = [__m512i; 1];
     type OfB = [__m512i; 2];
     const ROOM: usize = 8;
     const TAKES_ROWS: bool = false;
-    const HAS_DOTS: bool = DOTS;
+    const ADDS_BF16: bool = OF_BF16;
+    const ADDS_BYTES: bool = OF_BYTES;
 
     fn compiled<W: Work>(self, work: W, steps: &impl Steps) -> W::Output {
         // SAFETY: as above.
         unsafe {
-            match DOTS {
-                true => with_dots(work, steps),
-                false => with_features(work, steps),
+            match (OF_BF16, OF_BYTES) {
+                (true, _) => with_dots(work, steps),
+                (false, true) => with_dots_of_bytes(work, steps),
+                (false, false) => with_features(work, steps),
             }
         }
     }
@@ -162,7 +182,7 @@ impl<const DOTS: bool> Blocks for Blocks512<DOTS> {
     /// but takes subnormal operands and results for zero.
     #[inline(always)]
     fn add_bf16(self, a: __m512i, b: __m512i, sum: __m512i) -> __m512i {
-        if !DOTS {
+        if !OF_BF16 {
             let ([a_high, a_low], [b_high, b_low]) = (self.split_bf16(a), self.split_bf16(b));
             return self.add_float(a_low, b_low, self.add_float(a_high, b_high, sum));
         }
@@ -194,7 +214,7 @@ impl<const DOTS: bool> Blocks for Blocks512<DOTS> {
 
     #[inline(always)]
     fn add_bytes(self, a: __m512i, b: __m512i, sum: __m512i) -> __m512i {
-        if !DOTS {
+        if !OF_BYTES {
             let ([a, b], mut sums) = ([a, b].map(words), words(sum));
             for half in 0..2 {
                 sums[half] = Plain::<true>.add_bytes(a[half], b[half], sums[half]);

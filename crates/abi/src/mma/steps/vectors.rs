@@ -2,20 +2,18 @@
 
 use core::arch::x86_64::{
     __m128i, __m256d, __m256i, _CMP_UNORD_Q, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128,
-    _mm256_and_si256, _mm256_blendv_ps, _mm256_broadcastsi128_si256, _mm256_castps_si256,
-    _mm256_castsi256_ps, _mm256_cmp_ps, _mm256_cvtepi8_epi16, _mm256_cvtepu16_epi32,
-    _mm256_cvtph_ps, _mm256_cvtps_ph, _mm256_fmadd_pd, _mm256_fmadd_ps, _mm256_loadu_pd,
-    _mm256_loadu_si256, _mm256_permute2x128_si256, _mm256_permutevar8x32_epi32,
-    _mm256_permutexvar_epi16, _mm256_set_m128i, _mm256_set1_epi32, _mm256_set1_pd,
-    _mm256_setr_epi16, _mm256_setr_epi32, _mm256_slli_epi32, _mm256_sllv_epi32, _mm256_storeu_pd,
-    _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
+    _mm256_blendv_ps, _mm256_castps_si256, _mm256_castsi256_ps, _mm256_cmp_ps, _mm256_cvtph_ps,
+    _mm256_cvtps_ph, _mm256_fmadd_pd, _mm256_fmadd_ps, _mm256_loadu_pd, _mm256_loadu_si256,
+    _mm256_permutevar8x32_epi32, _mm256_set_m128i, _mm256_set1_epi32, _mm256_set1_pd,
+    _mm256_setr_epi32, _mm256_storeu_pd,
 };
 
-use super::{CANONICAL_NAN, COLUMNS, Plain, Steps};
-use crate::mma::blocks::{Blocks, Blocks256, Blocks512};
+use super::{CANONICAL_NAN, COLUMNS, Steps};
+use crate::mma::blocks::{Blocks256, Blocks512};
+use crate::mma::shuffles::Shuffles;
 
 /// What a processor has of AVX2, FMA, F16C and more.
-pub(in crate::mma) trait Processor: Blocks {
+pub(in crate::mma) trait Processor: Shuffles {
     /// If it has the instructions.
     fn detect() -> Option<Self>;
 }
@@ -26,14 +24,23 @@ pub(in crate::mma) struct Vectors<B>(B);
 
 pub(in crate::mma) type Avx2 = Vectors<Blocks256>;
 /// With vectors of 512 bits for blocks.
-pub(in crate::mma) type Avx512 = Vectors<Blocks512<false>>;
-/// With dot products of pairs of bf16 and of bytes, too.
-pub(in crate::mma) type Dots = Vectors<Blocks512<true>>;
+pub(in crate::mma) type Avx512 = Vectors<Blocks512<false, false>>;
+/// With dot products of bytes, too.
+pub(in crate::mma) type ByteDots = Vectors<Blocks512<false, true>>;
+/// With dot products of pairs of bf16, too.
+pub(in crate::mma) type Dots = Vectors<Blocks512<true, true>>;
 
 impl<B: Processor> Vectors<B> {
     /// If the processor has the instructions.
     pub(in crate::mma) fn detect() -> Option<Self> {
         B::detect().map(Vectors)
+    }
+}
+
+impl Dots {
+    /// If the processor has the instructions, and is not faster without those for bf16.
+    pub(in crate::mma) fn detect_fast() -> Option<Self> {
+        Self::detect().filter(|steps| steps.0.adds_bf16_fast())
     }
 }
 
@@ -73,41 +80,11 @@ impl<B: Processor> Steps for Vectors<B> {
     }
 
     #[inline(always)]
-    fn from_halves(&self, halves: [u32; 4]) -> [u32; 8] {
-        // SAFETY: as above.
-        words(unsafe { _mm256_cvtph_ps(load(&halves)) })
-    }
-
-    #[inline(always)]
     fn row_of_halves(&self, halves: [u32; 4]) -> __m256i {
         // SAFETY: as above.
         unsafe {
             let values = _mm256_castps_si256(_mm256_cvtph_ps(load(&halves)));
             _mm256_permutevar8x32_epi32(values, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7))
-        }
-    }
-
-    #[inline(always)]
-    fn row_of_bf16(&self, pairs: [u32; 4]) -> __m256i {
-        // SAFETY: as above.
-        unsafe {
-            let pairs = _mm256_broadcastsi128_si256(load(&pairs));
-            let up = _mm256_setr_epi32(16, 16, 16, 16, 0, 0, 0, 0);
-            let high = _mm256_set1_epi32(0xffff_0000_u32 as i32);
-            _mm256_and_si256(_mm256_sllv_epi32(pairs, up), high)
-        }
-    }
-
-    #[inline(always)]
-    fn row_of_pairs(&self, rows: &[[u32; 4]; 2]) -> __m256i {
-        if !B::HAS_DOTS {
-            return self.load(&Plain::<true>.row_of_pairs(rows));
-        }
-        // SAFETY: as above; the rows have the size of what is loaded.
-        unsafe {
-            // Of each column, the half of the second row, which stand from 8 on, and of the first.
-            let order = _mm256_setr_epi16(8, 0, 10, 2, 12, 4, 14, 6, 9, 1, 11, 3, 13, 5, 15, 7);
-            _mm256_permutexvar_epi16(order, _mm256_loadu_si256(rows.as_ptr().cast()))
         }
     }
 
@@ -122,26 +99,9 @@ impl<B: Processor> Steps for Vectors<B> {
     }
 
     #[inline(always)]
-    fn from_bf16(&self, halves: [u32; 4]) -> [u32; 8] {
-        // SAFETY: as above.
-        words(unsafe { _mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(load(&halves))) })
-    }
-
-    #[inline(always)]
-    fn from_signed_bytes(&self, bytes: [u32; 4]) -> [u32; 8] {
-        // SAFETY: as above.
-        words(unsafe { _mm256_cvtepi8_epi16(load(&bytes)) })
-    }
-
-    #[inline(always)]
     fn load(&self, words: &[u32; COLUMNS]) -> __m256i {
         // SAFETY: as above; the array has the size of what is loaded.
         unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
-    }
-
-    #[inline(always)]
-    fn words(&self, row: __m256i) -> [u32; COLUMNS] {
-        words(row)
     }
 
     #[inline(always)]
@@ -168,25 +128,6 @@ impl<B: Processor> Steps for Vectors<B> {
             let is_nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(row, row);
             _mm256_castps_si256(_mm256_blendv_ps(row, nan, is_nan))
         }
-    }
-
-    #[inline(always)]
-    fn transpose(&self, columns: &[[u32; 8]; COLUMNS]) -> [[u32; COLUMNS]; 8] {
-        let mut halves = [[self.row([0; 4], [0; 4]); 4]; 2];
-        for (columns, half) in columns.as_chunks::<4>().0.iter().zip(&mut halves) {
-            *half = quarters(columns);
-        }
-        let [low, high] = halves;
-        let mut rows = [[0; COLUMNS]; 8];
-        let (first, last) = rows.split_at_mut(4);
-        for n in 0..4 {
-            // SAFETY: as above.
-            unsafe {
-                first[n] = words(_mm256_permute2x128_si256::<0x20>(low[n], high[n]));
-                last[n] = words(_mm256_permute2x128_si256::<0x31>(low[n], high[n]));
-            }
-        }
-        rows
     }
 
     #[inline(always)]
@@ -221,27 +162,5 @@ impl<B: Processor> Steps for Vectors<B> {
     fn wide_add(&self, a: __m256d, b: __m256d, sum: __m256d) -> __m256d {
         // SAFETY: as above.
         unsafe { _mm256_fmadd_pd(a, b, sum) }
-    }
-}
-
-/// Of each half of eight words, a vector of the first word of the columns, the second and so
-/// on.
-#[inline(always)]
-fn quarters(columns: &[[u32; 8]; 4]) -> [__m256i; 4] {
-    let [a, b, c, d] = columns;
-    // SAFETY: only `Vectors` calls this; the arrays have the size of what is loaded.
-    unsafe {
-        let a = _mm256_loadu_si256(a.as_ptr().cast());
-        let b = _mm256_loadu_si256(b.as_ptr().cast());
-        let c = _mm256_loadu_si256(c.as_ptr().cast());
-        let d = _mm256_loadu_si256(d.as_ptr().cast());
-        let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
-        let (ab_high, cd_high) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
-        [
-            _mm256_unpacklo_epi64(ab, cd),
-            _mm256_unpackhi_epi64(ab, cd),
-            _mm256_unpacklo_epi64(ab_high, cd_high),
-            _mm256_unpackhi_epi64(ab_high, cd_high),
-        ]
     }
 }
