@@ -125,40 +125,81 @@ pub fn transpose(
     }
 }
 
-/// The values of f16.
-///
-/// `plain` converts one, where the processor has no instruction for it.
-pub fn from_halves(halves: &[u8], out: &mut [f32], plain: impl Fn(u16) -> f32) {
-    let halves = halves.as_chunks::<2>().0;
-    #[cfg(target_arch = "x86_64")]
-    let done = match is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") {
-        // SAFETY: the processor has these instructions.
-        true => unsafe { vectors::from_halves(halves, out) },
-        false => 0,
-    };
-    #[cfg(not(target_arch = "x86_64"))]
-    let done = 0;
-    for (out, &half) in out.iter_mut().zip(halves).skip(done) {
-        *out = plain(u16::from_le_bytes(half));
-    }
+/// Bytes of a unit, which is eight numbers of 16 bits.
+const UNIT: usize = 16;
+
+/// A unit that does not lie within the bytes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Outside {
+    /// Where it begins.
+    pub at: usize,
 }
 
-/// The values of bf16.
-pub fn from_bf16(halves: &[u8], out: &mut [f32]) {
-    let halves = halves.as_chunks::<2>().0;
+/// The values of the f16 in units that begin at such bytes, one unit behind the other.
+///
+/// `plain` converts one, where the processor has no instruction for it.
+///
+/// # Errors
+///
+/// The first unit outside of the bytes; the values are anything then.
+pub fn from_halves(
+    bytes: &[u8],
+    units: &[usize],
+    out: &mut [f32],
+    plain: impl Fn(u16) -> f32,
+) -> Result<(), Outside> {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") {
+        // SAFETY: the processor has these instructions.
+        let are_within = unsafe { vectors::from_halves(bytes, units, out) };
+        return all_within(are_within, bytes, units);
+    }
+    from_each(bytes, units, out, plain)
+}
+
+/// The values of the bf16 in units that begin at such bytes, one unit behind the other.
+///
+/// # Errors
+///
+/// The first unit outside of the bytes; the values are anything then.
+pub fn from_bf16(bytes: &[u8], units: &[usize], out: &mut [f32]) -> Result<(), Outside> {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has these instructions.
-        return unsafe { vectors::from_bf16(halves, out) };
+        let are_within = unsafe { vectors::from_bf16(bytes, units, out) };
+        return all_within(are_within, bytes, units);
     }
-    each_from_bf16(halves, out);
+    let value = |half| f32::from_bits(u32::from(half) << 16);
+    from_each(bytes, units, out, value)
 }
 
-#[inline(always)]
-fn each_from_bf16(halves: &[[u8; 2]], out: &mut [f32]) {
-    for (out, &half) in out.iter_mut().zip(halves) {
-        *out = f32::from_bits(u32::from(u16::from_le_bytes(half)) << 16);
+/// What units are if they `are_within` the bytes, or not.
+fn all_within(are_within: bool, bytes: &[u8], units: &[usize]) -> Result<(), Outside> {
+    if are_within {
+        return Ok(());
     }
+    let is_outside = |&at: &usize| unit(bytes, at).is_none();
+    let first = units.iter().copied().find(is_outside);
+    first.map_or(Ok(()), |at| Err(Outside { at }))
+}
+
+fn unit(bytes: &[u8], at: usize) -> Option<&[u8; UNIT]> {
+    bytes.get(at..)?.first_chunk()
+}
+
+fn from_each(
+    bytes: &[u8],
+    units: &[usize],
+    out: &mut [f32],
+    value: impl Fn(u16) -> f32,
+) -> Result<(), Outside> {
+    for (&at, out) in units.iter().zip(out.as_chunks_mut::<{ UNIT / 2 }>().0) {
+        let halves = unit(bytes, at).ok_or(Outside { at })?.as_chunks::<2>().0;
+        for (out, &half) in out.iter_mut().zip(halves) {
+            *out = value(u16::from_le_bytes(half));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(target_arch = "x86_64")]

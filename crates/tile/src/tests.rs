@@ -126,43 +126,61 @@ fn columns_become_rows() {
     }
 }
 
+/// f16, and their values as f32.
+const HALVES: [(u16, f32); 8] = [
+    (0x3c00, 1.0),
+    (0xc000, -2.0),
+    (0x0001, 1.0 / 16_777_216.0),
+    (0x7c00, f32::INFINITY),
+    (0x3400, 0.25),
+    (0x8000, -0.0),
+    (0x7bff, 65504.0),
+    (0x0400, 1.0 / 16384.0),
+];
+
 #[test]
 fn halves_keep_their_values() {
-    let halves: Vec<u8> = [
-        0x3c00u16, 0xc000, 0x0001, 0x7c00, 0x3555, 0x8000, 0x7bff, 0x0400, 0x3c01,
-    ]
-    .iter()
-    .flat_map(|half| half.to_le_bytes())
-    .collect();
-    let mut out = [0.0; 9];
-    from_halves(&halves, &mut out, |half| {
-        assert_eq!(half, 0x3c01, "the rest behind a vector");
-        1.0 + 1.0 / 1024.0
-    });
-    let small = 1.0 / 16_777_216.0;
-    let third = f32::from_bits(0x3eaa_a000);
-    let want = [
-        1.0,
-        -2.0,
-        small,
-        f32::INFINITY,
-        third,
-        -0.0,
-        65504.0,
-        1.0 / 16384.0,
-        1.0 + 1.0 / 1024.0,
-    ];
-    assert_eq!(out.map(f32::to_bits), want.map(f32::to_bits));
+    let bytes: Vec<u8> = (HALVES.iter().cycle().take(12))
+        .flat_map(|(half, _)| half.to_le_bytes())
+        .collect();
+    // The second unit begins with the fifth half.
+    let (units, mut out, mut plain) = ([0, 8], [0.0; 16], [0.0; 16]);
+    let value = |half| {
+        let (_, value) = HALVES.iter().find(|&&(bits, _)| bits == half).unwrap();
+        *value
+    };
+    from_halves(&bytes, &units, &mut out, value).unwrap();
+    from_each(&bytes, &units, &mut plain, value).unwrap();
+    for got in [out, plain] {
+        for (n, got) in got.into_iter().enumerate() {
+            let (_, want) = HALVES[(n / 8 * 4 + n % 8) % 8];
+            assert_eq!(got.to_bits(), want.to_bits(), "value {n}");
+        }
+    }
 }
 
 #[test]
 fn bf16_are_the_high_halves() {
-    let halves: Vec<u8> = (0..19u16)
-        .flat_map(|n| (0x3f80 + n * 0x0807).to_le_bytes())
+    let half = |n: u32| 0x3f80 + n * 0x0807;
+    let bytes: Vec<u8> = (0..19)
+        .flat_map(|n| (half(n) as u16).to_le_bytes())
         .collect();
-    let mut out = [0.0; 19];
-    from_bf16(&halves, &mut out);
+    let mut out = [0.0; 16];
+    from_bf16(&bytes, &[22, 6], &mut out).unwrap();
     for (n, value) in (0..).zip(out) {
-        assert_eq!(value.to_bits(), (0x3f80 + n * 0x0807) << 16);
+        let place = if n < 8 { 11 + n } else { 3 + n - 8 };
+        assert_eq!(value.to_bits(), half(place) << 16);
     }
+}
+
+#[test]
+fn the_first_unit_outside_is_named() {
+    let (bytes, mut out) = ([0; 32], [0.0; 24]);
+    for (units, at) in [([16, 17, 18], 17), ([usize::MAX, 0, 40], usize::MAX)] {
+        let want = Err(Outside { at });
+        assert_eq!(from_bf16(&bytes, &units, &mut out), want);
+        assert_eq!(from_halves(&bytes, &units, &mut out, |_| 0.0), want);
+        assert_eq!(from_each(&bytes, &units, &mut out, |_| 0.0), want);
+    }
+    assert_eq!(from_bf16(&[0; 15], &[0], &mut out), Err(Outside { at: 0 }));
 }

@@ -2,17 +2,18 @@
 //! of 512 bits.
 
 use core::arch::x86_64::{
-    __m256, __m512, _CMP_UNORD_Q, _mm_loadu_ps, _mm_loadu_si128, _mm256_blendv_ps,
-    _mm256_castps128_ps256, _mm256_castsi256_ps, _mm256_cmp_ps, _mm256_cvtph_ps, _mm256_fmadd_ps,
-    _mm256_insertf128_ps, _mm256_loadu_ps, _mm256_set1_epi32, _mm256_set1_ps, _mm256_setzero_ps,
-    _mm256_shuffle_ps, _mm256_storeu_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps,
-    _mm512_castsi512_ps, _mm512_cmp_ps_mask, _mm512_fmadd_ps, _mm512_loadu_ps,
-    _mm512_mask_blend_ps, _mm512_set1_epi32, _mm512_set1_ps, _mm512_storeu_ps,
+    __m128i, __m256, __m512, _CMP_UNORD_Q, _mm_loadu_ps, _mm_loadu_si128, _mm256_blendv_ps,
+    _mm256_castps128_ps256, _mm256_castsi256_ps, _mm256_cmp_ps, _mm256_cvtepu16_epi32,
+    _mm256_cvtph_ps, _mm256_fmadd_ps, _mm256_insertf128_ps, _mm256_loadu_ps, _mm256_set1_epi32,
+    _mm256_set1_ps, _mm256_setzero_ps, _mm256_shuffle_ps, _mm256_slli_epi32, _mm256_storeu_ps,
+    _mm256_unpackhi_ps, _mm256_unpacklo_ps, _mm512_castsi512_ps, _mm512_cmp_ps_mask,
+    _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_mask_blend_ps, _mm512_set1_epi32, _mm512_set1_ps,
+    _mm512_storeu_ps,
 };
 
 use std::ops::Range;
 
-use super::{CANONICAL_NAN, Factor, Sums, add_row, each_from_bf16, span};
+use super::{CANONICAL_NAN, Factor, Sums, UNIT, add_row, span};
 
 /// Elements of B that stay in the first-level cache while all rows of A pass: half of it.
 const PANEL: usize = 4096;
@@ -312,29 +313,40 @@ unsafe fn transpose_block((from, from_pitch): (*const u32, usize), (to, pitch): 
     }
 }
 
-/// As outside.
+/// As outside. False if a unit does not lie within the bytes.
 #[target_feature(enable = "avx2")]
-pub(super) fn from_bf16(halves: &[[u8; 2]], out: &mut [f32]) {
-    each_from_bf16(halves, out);
+pub(super) fn from_bf16(bytes: &[u8], units: &[usize], out: &mut [f32]) -> bool {
+    from_units(bytes, units, out, |unit| {
+        _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(unit)))
+    })
 }
 
-/// As outside; returns how many have been converted, whole vectors.
+/// As outside. False if a unit does not lie within the bytes.
 #[target_feature(enable = "avx2,f16c")]
-pub(super) fn from_halves(halves: &[[u8; 2]], out: &mut [f32]) -> usize {
-    const LANES: usize = 8;
-    let mut n = 0;
-    for (from, to) in halves
-        .as_chunks::<LANES>()
-        .0
-        .iter()
-        .zip(out.as_chunks_mut::<LANES>().0)
-    {
-        // SAFETY: both have the size of what is read and written.
+pub(super) fn from_halves(bytes: &[u8], units: &[usize], out: &mut [f32]) -> bool {
+    from_units(bytes, units, out, |unit| _mm256_cvtph_ps(unit))
+}
+
+/// The values of the eight numbers of each unit.
+#[inline(always)]
+fn from_units(
+    bytes: &[u8],
+    units: &[usize],
+    out: &mut [f32],
+    values: impl Fn(__m128i) -> __m256,
+) -> bool {
+    let Some(last) = bytes.len().checked_sub(UNIT) else {
+        return units.is_empty();
+    };
+    let mut are_within = true;
+    for (&at, to) in units.iter().zip(out.as_chunks_mut::<{ UNIT / 2 }>().0) {
+        are_within &= at <= last;
+        // SAFETY: the last unit lies within the bytes; both have the size of what is read and
+        // written.
         unsafe {
-            let packed = _mm_loadu_si128(from.as_ptr().cast());
-            _mm256_storeu_ps(to.as_mut_ptr(), _mm256_cvtph_ps(packed));
+            let unit = _mm_loadu_si128(bytes.as_ptr().add(at.min(last)).cast());
+            _mm256_storeu_ps(to.as_mut_ptr(), values(unit));
         }
-        n += LANES;
     }
-    n
+    are_within
 }

@@ -1,9 +1,5 @@
 //! What the words of registers become in decoded factors.
 
-use std::sync::LazyLock;
-
-use ptxjit_ir::{MatrixFmt, eval};
-
 use super::shuffles::Shuffles;
 
 /// A format of words.
@@ -123,63 +119,106 @@ impl<const SIGN: u8, const BIAS: u8> Expand<2> for BytesOfNibbles<SIGN, BIAS> {
     }
 }
 
-/// Bytes as f32, by their values in a format.
+/// Bytes that hold narrow floats, as f32.
+///
+/// Sign, exponent and fraction go where f16 has them. As its exponent has another bias, the value
+/// is then too small by a power of two, subnormal numbers and zeros included.
 #[derive(Copy, Clone)]
-pub(super) struct FloatsOfBytes(&'static [u32; 256]);
+pub(super) struct NarrowFloats {
+    /// Of each byte, the bit of the sign.
+    sign: u8,
+    /// How far up from there the sign of an f16 is, if the byte is its low one.
+    sign_up: u32,
+    /// The bits of exponent and fraction.
+    magnitude: u8,
+    magnitude_up: u32,
+    /// How many powers of two the f16 is too small.
+    scale: u32,
+    /// Whether the largest magnitude is NaN, which it is not as an f16.
+    has_nan: bool,
+}
 
-impl FloatsOfBytes {
-    pub(super) fn of(fmt: MatrixFmt) -> FloatsOfBytes {
-        FloatsOfBytes(values(fmt))
+impl NarrowFloats {
+    pub(super) const E4M3: NarrowFloats = NarrowFloats {
+        has_nan: true,
+        ..NarrowFloats::new(0x80, 0x7f, 7, 8)
+    };
+    pub(super) const E5M2: NarrowFloats = NarrowFloats::new(0x80, 0x7f, 8, 0);
+    pub(super) const E3M2: NarrowFloats = NarrowFloats::new(0x20, 0x1f, 8, 12);
+    pub(super) const E2M3: NarrowFloats = NarrowFloats::new(0x20, 0x1f, 7, 14);
+    /// With two bits below the number.
+    pub(super) const E2M1: NarrowFloats = NarrowFloats::new(0x20, 0x1c, 7, 14);
+    /// Of two E2M1 in a byte, the low one and the high one.
+    const PACKED_E2M1: [NarrowFloats; 2] = [
+        NarrowFloats::new(0x08, 0x07, 9, 14),
+        NarrowFloats::new(0x80, 0x70, 5, 14),
+    ];
+
+    const fn new(sign: u8, magnitude: u8, magnitude_up: u32, scale: u32) -> NarrowFloats {
+        NarrowFloats {
+            sign,
+            sign_up: 15 - sign.trailing_zeros(),
+            magnitude,
+            magnitude_up,
+            scale,
+            has_nan: false,
+        }
+    }
+
+    /// The f16 of bytes that are the low ones of halves, which may be too small.
+    #[inline(always)]
+    fn halves<B: Shuffles>(self, bytes: B::Vector, blocks: B) -> B::Vector {
+        let of_halves = |half: u32| blocks.splat(half << 16 | half).as_ref()[0];
+        let up = |words, bits| blocks.shift_left(words, blocks.splat(bits).as_ref()[0]);
+        let sign = blocks.and(bytes, of_halves(self.sign.into()));
+        let mut magnitude = blocks.and(bytes, of_halves(self.magnitude.into()));
+        if self.has_nan {
+            // One more than the largest is the least with the bit above it. With this bit, too, the
+            // exponent is that of NaN.
+            let next = blocks.add(magnitude, of_halves(1));
+            let above = blocks.and(next, of_halves(u32::from(self.magnitude) + 1));
+            magnitude = blocks.add(magnitude, above);
+        }
+        blocks.add(up(sign, self.sign_up), up(magnitude, self.magnitude_up))
     }
 }
 
-impl Expand<4> for FloatsOfBytes {
+impl Expand<4> for NarrowFloats {
     #[inline(always)]
     fn expand<B: Shuffles>(self, words: B::Vector, blocks: B) -> [B::Vector; 4] {
-        let FloatsOfBytes(values) = self;
-        blocks.map(words, |word| {
-            (word.to_le_bytes()).map(|byte| values[usize::from(byte)])
-        })
+        let scale = blocks.splat((127 + self.scale) << 23).as_ref()[0];
+        // A sum with it leaves the signs of zeros.
+        let zero = blocks.splat((-0.0_f32).to_bits()).as_ref()[0];
+        let mut expanded = [words; 4];
+        let pairs = blocks.split_bytes(words, false);
+        for (pair, expanded) in pairs.into_iter().zip(expanded.as_chunks_mut::<2>().0) {
+            *expanded = blocks.split_f16(self.halves(pair, blocks));
+            for values in expanded {
+                *values = blocks.add_float(*values, scale, zero);
+            }
+        }
+        expanded
     }
 }
 
-/// Nibbles as f32, by their values in `PackedE2m1`.
+/// Pairs of E2M1 in bytes, as f32.
 #[derive(Copy, Clone)]
-pub(super) struct FloatsOfNibbles(&'static [u32; 256]);
-
-impl FloatsOfNibbles {
-    pub(super) fn new() -> FloatsOfNibbles {
-        FloatsOfNibbles(values(MatrixFmt::PackedE2m1))
-    }
-}
+pub(super) struct FloatsOfNibbles;
 
 impl Expand<8> for FloatsOfNibbles {
     #[inline(always)]
     fn expand<B: Shuffles>(self, words: B::Vector, blocks: B) -> [B::Vector; 8] {
-        let FloatsOfNibbles(values) = self;
-        blocks.map(words, |word| {
-            nibbles(word).map(|nibble| values[usize::from(nibble)])
-        })
+        let mut expanded = [words; 8];
+        for (n, of_nibble) in NarrowFloats::PACKED_E2M1.into_iter().enumerate() {
+            let values = of_nibble.expand(words, blocks);
+            for (pair, values) in expanded.as_chunks_mut::<2>().0.iter_mut().zip(values) {
+                pair[n] = values;
+            }
+        }
+        expanded
     }
 }
 
 fn nibbles(word: u32) -> [u8; 8] {
     std::array::from_fn(|n| (word >> (4 * n) & 0xf) as u8)
-}
-
-/// The values of all bytes in a format, as f32.
-fn values(fmt: MatrixFmt) -> &'static [u32; 256] {
-    static TABLES: LazyLock<[[u32; 256]; 6]> = LazyLock::new(|| {
-        FORMATS.map(|fmt| std::array::from_fn(|byte| eval::matrix_element(fmt, byte as u64) as u32))
-    });
-    const FORMATS: [MatrixFmt; 6] = [
-        MatrixFmt::E4m3,
-        MatrixFmt::E5m2,
-        MatrixFmt::E3m2,
-        MatrixFmt::E2m3,
-        MatrixFmt::E2m1,
-        MatrixFmt::PackedE2m1,
-    ];
-    let number = FORMATS.iter().position(|&other| other == fmt);
-    &TABLES[number.unwrap_or(0)]
 }

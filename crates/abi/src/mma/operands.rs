@@ -11,8 +11,8 @@ use ptxjit_ir::{FragmentLayout, MatrixFmt, Mma};
 
 use super::blocks::{BLOCK, Blocks, Register};
 use super::expand::{
-    Bf16, BiasedBytes, BytesOfNibbles, Expand, F16, FirstHigh, FloatsOfBytes, FloatsOfNibbles,
-    Kept, PairsOfBytes, PairsOfNibbles, Tf32,
+    Bf16, BiasedBytes, BytesOfNibbles, Expand, F16, FirstHigh, FloatsOfNibbles, Kept, NarrowFloats,
+    PairsOfBytes, PairsOfNibbles, Tf32,
 };
 use super::fill::{FillA, FillColumns, FillPairsOfRows, FillRows};
 use super::form::{Form, bias, least};
@@ -229,12 +229,12 @@ impl<S: Steps> Decode<'_, S> {
             MatrixFmt::U8 => self.fill(PairsOfBytes { are_signed: false }, out),
             MatrixFmt::S4 => self.fill(PairsOfNibbles::<8>, out),
             MatrixFmt::U4 => self.fill(PairsOfNibbles::<0>, out),
-            MatrixFmt::E4m3
-            | MatrixFmt::E5m2
-            | MatrixFmt::E3m2
-            | MatrixFmt::E2m3
-            | MatrixFmt::E2m1 => self.fill(FloatsOfBytes::of(fmt), out),
-            MatrixFmt::PackedE2m1 => self.fill(FloatsOfNibbles::new(), out),
+            MatrixFmt::E4m3 => self.fill(NarrowFloats::E4M3, out),
+            MatrixFmt::E5m2 => self.fill(NarrowFloats::E5M2, out),
+            MatrixFmt::E3m2 => self.fill(NarrowFloats::E3M2, out),
+            MatrixFmt::E2m3 => self.fill(NarrowFloats::E2M3, out),
+            MatrixFmt::E2m1 => self.fill(NarrowFloats::E2M1, out),
+            MatrixFmt::PackedE2m1 => self.fill(FloatsOfNibbles, out),
             MatrixFmt::B1 => self.fill(Kept, out),
             MatrixFmt::F64 => unreachable!("f64 has no words of 32 bits"),
         }

@@ -26,6 +26,8 @@ pub(super) trait Shuffles: Blocks {
     fn split_f16(self, words: Self::Vector) -> [Self::Vector; 2];
     /// The two low bytes as a pair of i16, and the two high ones.
     fn split_bytes(self, words: Self::Vector, are_signed: bool) -> [Self::Vector; 2];
+    /// Each word so many bits up.
+    fn shift_left(self, words: Self::Vector, bits: Self::Vector) -> Self::Vector;
     /// The low half where the high one is, and the opposite.
     fn swap_halves(self, words: Self::Vector) -> Self::Vector;
     /// The words of each quad of the first vector and of the second one in turn: the first two of
@@ -110,6 +112,10 @@ impl<const DOTS: bool> Shuffles for Plain<DOTS> {
             bytes.map(|bytes| pair(bytes[0], bytes[1])),
             bytes.map(|bytes| pair(bytes[2], bytes[3])),
         ]
+    }
+
+    fn shift_left(self, words: Self::Vector, bits: Self::Vector) -> Self::Vector {
+        std::array::from_fn(|n| words[n] << bits[n])
     }
 
     fn swap_halves(self, words: Self::Vector) -> Self::Vector {

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use ptxjit_ir::{MatrixFmt, NumFmt, eval};
+use ptxjit_tile::Outside;
 
 use super::matrix::UNIT;
 
@@ -17,12 +18,17 @@ pub(super) const fn per_unit(fmt: MatrixFmt) -> usize {
     }
 }
 
-/// The elements of units of f16 or bf16. The processor converts many at a time.
-pub(super) fn decode_halves(fmt: MatrixFmt, bytes: &[u8], out: &mut [f32]) {
+/// The elements of units of f16 or bf16 that begin at such bytes of shared memory.
+pub(super) fn decode_halves(
+    fmt: MatrixFmt,
+    shared: &[u8],
+    units: &[usize],
+    out: &mut [f32],
+) -> Result<(), Outside> {
     if fmt == MatrixFmt::Bf16 {
-        ptxjit_tile::from_bf16(bytes, out);
+        ptxjit_tile::from_bf16(shared, units, out)
     } else {
-        ptxjit_tile::from_halves(bytes, out, |half| half_value(fmt, half));
+        ptxjit_tile::from_halves(shared, units, out, |half| half_value(fmt, half))
     }
 }
 
@@ -31,7 +37,11 @@ pub(super) fn decode_halves(fmt: MatrixFmt, bytes: &[u8], out: &mut [f32]) {
 #[inline(always)]
 pub(super) fn decode_unit(fmt: MatrixFmt, unit: &[u8; UNIT], out: &mut [f32]) {
     match fmt {
-        MatrixFmt::F16 | MatrixFmt::Bf16 => decode_halves(fmt, unit, out),
+        MatrixFmt::F16 | MatrixFmt::Bf16 => {
+            for (out, &half) in out.iter_mut().zip(unit.as_chunks::<2>().0) {
+                *out = half_value(fmt, u16::from_le_bytes(half));
+            }
+        }
         MatrixFmt::Tf32 => {
             for (out, &word) in out.iter_mut().zip(unit.as_chunks::<4>().0) {
                 *out = value(fmt, u32::from_le_bytes(word));

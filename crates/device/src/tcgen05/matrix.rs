@@ -244,7 +244,7 @@ pub(super) fn unit_at<'a>(
 }
 
 #[cold]
-fn outside(shared: &[u8], at: usize, what: &str) -> Fault {
+pub(super) fn outside(shared: &[u8], at: usize, what: &str) -> Fault {
     Fault::refused(format!(
         "{what} has 16 bytes at offset {at} of shared memory, which has {} bytes",
         shared.len()

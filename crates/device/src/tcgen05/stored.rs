@@ -1,11 +1,11 @@
 //! Matrices of numbers, and how they are read from shared memory.
 
 use ptxjit_ir::MatrixFmt;
-use ptxjit_tile::Factor;
+use ptxjit_tile::{Factor, Outside};
 use smallvec::SmallVec;
 
 use super::elements::{decode_halves, decode_unit, per_unit};
-use super::matrix::{Descriptor, Major, UNIT, Units, unit_at};
+use super::matrix::{Descriptor, Major, Units, outside, unit_at};
 use crate::Fault;
 
 /// A matrix by rows.
@@ -110,37 +110,29 @@ impl Reading<'_> {
     /// The elements of all units in sequence.
     fn decoded(&self) -> Result<Vec<f32>, Fault> {
         let (fmt, per_unit) = (self.stored.fmt, per_unit(self.stored.fmt));
-        let n_units = self.along[0].len() * self.along[1].len();
-        let mut elements = vec![0.0; n_units * per_unit];
+        let units = self.units();
+        let mut elements = vec![0.0; units.len() * per_unit];
         if fmt.bits() == 16 {
-            let mut units: Vec<[u8; UNIT]> = Vec::with_capacity(n_units);
-            self.each(|unit| units.push(*unit))?;
-            decode_halves(fmt, units.as_flattened(), &mut elements);
-        } else {
-            let mut out = elements.chunks_exact_mut(per_unit);
-            self.each(|unit| {
-                if let Some(out) = out.next() {
-                    decode_unit(fmt, unit, out);
-                }
-            })?;
+            let decoded = decode_halves(fmt, self.shared, &units, &mut elements);
+            return match decoded {
+                Ok(()) => Ok(elements),
+                Err(Outside { at }) => Err(outside(self.shared, at, self.stored.what)),
+            };
+        }
+        for (&at, out) in units.iter().zip(elements.chunks_exact_mut(per_unit)) {
+            let unit = unit_at(self.shared, at, self.stored.what)?;
+            decode_unit(fmt, unit, out);
         }
         Ok(elements)
     }
 
-    /// Calls `f` with all units in sequence.
-    #[inline(always)]
-    fn each(&self, mut f: impl FnMut(&[u8; UNIT])) -> Result<(), Fault> {
-        let places = self.places;
-        let [slow, fast] = self.along;
+    /// Where all units begin, in sequence.
+    fn units(&self) -> Vec<usize> {
+        let (places, [slow, fast]) = (self.places, self.along);
+        let mut units = Vec::with_capacity(slow.len() * fast.len());
         for &slow in slow {
-            for &fast in fast {
-                f(unit_at(
-                    self.shared,
-                    places.of(slow, fast),
-                    self.stored.what,
-                )?);
-            }
+            units.extend(fast.iter().map(|&fast| places.of(slow, fast)));
         }
-        Ok(())
+        units
     }
 }

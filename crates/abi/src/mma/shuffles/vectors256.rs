@@ -4,8 +4,9 @@ use core::arch::x86_64::{
     __m256i, _mm_storeu_si128, _mm256_castps_si256, _mm256_castsi256_si128, _mm256_cvtph_ps,
     _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_or_si256, _mm256_permute2x128_si256,
     _mm256_permute4x64_epi64, _mm256_setr_epi8, _mm256_shuffle_epi8, _mm256_slli_epi32,
-    _mm256_srai_epi16, _mm256_srli_epi16, _mm256_srli_epi32, _mm256_storeu_si256,
-    _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
+    _mm256_sllv_epi32, _mm256_srai_epi16, _mm256_srli_epi16, _mm256_srli_epi32,
+    _mm256_storeu_si256, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi32,
+    _mm256_unpacklo_epi64,
 };
 
 use super::{MOST_WORDS, Shuffles};
@@ -69,6 +70,12 @@ impl Shuffles for Blocks256 {
             }
             pairs
         }
+    }
+
+    #[inline(always)]
+    fn shift_left(self, words: __m256i, bits: __m256i) -> __m256i {
+        // SAFETY: as above.
+        unsafe { _mm256_sllv_epi32(words, bits) }
     }
 
     #[inline(always)]

@@ -5,9 +5,9 @@ use core::arch::x86_64::{
     _mm512_castps_si512, _mm512_castsi512_si128, _mm512_castsi512_si256, _mm512_cvtepi32_epi16,
     _mm512_cvtph_ps, _mm512_extracti32x4_epi32, _mm512_extracti64x4_epi64, _mm512_loadu_si512,
     _mm512_permutex2var_epi32, _mm512_permutex2var_epi64, _mm512_permutexvar_epi16,
-    _mm512_rol_epi32, _mm512_shuffle_epi8, _mm512_srai_epi16, _mm512_srli_epi16, _mm512_srli_epi32,
-    _mm512_storeu_si512, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi32,
-    _mm512_unpacklo_epi64,
+    _mm512_rol_epi32, _mm512_shuffle_epi8, _mm512_sllv_epi32, _mm512_srai_epi16, _mm512_srli_epi16,
+    _mm512_srli_epi32, _mm512_storeu_si512, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64,
+    _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
 };
 
 use super::{MOST_WORDS, Shuffles};
@@ -63,6 +63,12 @@ impl<const OF_BF16: bool, const OF_BYTES: bool> Shuffles for Blocks512<OF_BF16, 
             }
             pairs
         }
+    }
+
+    #[inline(always)]
+    fn shift_left(self, words: __m512i, bits: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_sllv_epi32(words, bits) }
     }
 
     #[inline(always)]
