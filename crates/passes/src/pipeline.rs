@@ -12,7 +12,7 @@ use crate::analysis::call_graph;
 use crate::effort::{Effort, Spent};
 use crate::transform::{
     address_fold, canonical_nans, cfg_cleanup, compact, dce, gather_products, gvn, if_convert,
-    inline, join_halves, licm, narrow_windows, remove_constant_params, simplify, sroa,
+    inline, join_params, licm, narrow_windows, remove_constant_params, simplify, sroa,
     transposed_factors, wide_division,
 };
 
@@ -140,7 +140,7 @@ const DCE: Pass = pass("dce", |func, _| dce::run(func));
 const WIDE_DIVISION: Pass = pass("wide_division", |func, _| wide_division::run(func));
 const IF_CONVERT: Pass = pass("if_convert", |func, _| if_convert::run(func));
 const LICM: Pass = pass("licm", |func, facts| licm::run(func, facts.param_bytes));
-const JOIN_HALVES: Pass = pass("join_halves", |func, _| join_halves::run(func));
+const JOIN_PARAMS: Pass = pass("join_params", |func, _| join_params::run(func));
 const TRANSPOSED_FACTORS: Pass = pass("transposed_factors", |func, _| {
     transposed_factors::run(func)
 });
@@ -172,7 +172,7 @@ const PASSES: &[Step] = &[
     Step::Once(CFG_CLEANUP),
     Step::UntilStable(&[WIDE_DIVISION, CFG_CLEANUP]),
     Step::UntilStable(&[IF_CONVERT, CFG_CLEANUP]),
-    Step::Once(JOIN_HALVES),
+    Step::Once(JOIN_PARAMS),
     Step::Once(NARROW_WINDOWS),
     Step::Once(DCE),
     Step::Once(SIMPLIFY),

@@ -9,7 +9,7 @@ pub mod gather_products;
 pub mod gvn;
 pub mod if_convert;
 pub mod inline;
-pub mod join_halves;
+pub mod join_params;
 pub mod licm;
 pub mod narrow_windows;
 pub mod remove_constant_params;

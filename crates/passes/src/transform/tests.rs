@@ -1,7 +1,7 @@
 //! What each pass promises, on small functions, and that none changes what functions compute.
 
 mod control;
-mod halves;
+mod join_params;
 mod meaning;
 mod memory;
 mod nans;

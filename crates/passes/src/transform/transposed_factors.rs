@@ -4,7 +4,7 @@
 //! memory: tiles are read by rows and transposed. Where a product is computed, each column of its
 //! tile is decoded, and the tile transposed again, to be multiplied by rows.
 //!
-//! **Needs**: halves of registers are together ([`super::join_halves`]). **Ensures**: no product
+//! **Needs**: halves of registers are together ([`super::join_params`]). **Ensures**: no product
 //! has a B all of whose registers come from `movmatrix`, directly or as block parameters that only
 //! products of the same block read; such a `movmatrix` stays only if something else reads it.
 //!

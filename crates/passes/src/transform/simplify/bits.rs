@@ -465,13 +465,12 @@ fn permute(ctx: &mut Ctx, a: Value, b: Value, selector: u16) -> Option<Found> {
     if digits.iter().any(|&digit| digit >= 8) {
         return None;
     }
-    let is_zero = |value: Value| ctx.as_const(value) == Some(0);
-    let zero = [is_zero(a), is_zero(b)];
+    let possible = [a, b].map(|value| known::possible(ctx, value));
     // Rows as (from b, first byte there, first byte of the result, length).
     let mut rows: Vec<(bool, u32, u32, u32)> = Vec::new();
     for (at, &digit) in (0u32..).zip(&digits) {
         let (from_b, byte) = (digit >= 4, u32::from(digit % 4));
-        if zero[usize::from(from_b)] {
+        if possible[usize::from(from_b)] >> (8 * byte) & 0xff == 0 {
             continue;
         }
         match rows.last_mut() {

@@ -20,7 +20,7 @@ const PASSES: &[Pass] = &[
     ("sroa", |func| _ = sroa::run(func)),
     ("if_convert", |func| _ = if_convert::run(func)),
     ("licm", |func| _ = licm::run(func, 0)),
-    ("join_halves", |func| _ = join_halves::run(func)),
+    ("join_params", |func| _ = join_params::run(func)),
     ("narrow_windows", |func| _ = narrow_windows::run(func)),
     ("address_fold", |func| _ = address_fold::run(func)),
     ("compact", compact::run),
