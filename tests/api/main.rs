@@ -7,6 +7,7 @@ mod complexity;
 mod documents;
 mod failures;
 mod host_memory;
+mod joined;
 
 mod late;
 mod launches;

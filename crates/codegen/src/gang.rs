@@ -284,7 +284,8 @@ impl Traits {
             Some("a short kernel with loops that gather, which lanes wait for together")
         } else if weights.only_moves {
             Some("a short kernel that mostly moves bytes")
-        } else if weights.has_bytes {
+        } else if weights.has_bytes && weights.arithmetic == 0 {
+            // Lanes that leave a loop in different iterations wait for the last of them.
             Some("a short kernel that works on bytes, of which vectors hold many")
         } else {
             None

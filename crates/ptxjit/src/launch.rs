@@ -10,7 +10,7 @@ use ptxjit_interp::{LastWrites, Turns, Watched};
 use ptxjit_ir::Program;
 use ptxjit_runtime::{CancelToken, Counters, LaunchDesc, PeerGuard, ShapeRule, Traces, Traffic};
 
-use crate::compile::{Got, Limit, Variant, Variants, WARP};
+use crate::compile::{Got, Joined, Limit, Variant, Variants, WARP};
 use crate::coverage::Coverage;
 use crate::failure::Cause;
 use crate::global::{self, vars_of};
@@ -257,10 +257,13 @@ impl Launch {
         }
         let code = match self.actual_engine() {
             Engine::Jit => {
+                let (columns, rest) = self.columns(limit)?;
                 let variant = self.likely_variant(&params, limit)?;
                 let got = self.kernel.variant(&variant, self.baseline(), limit)?;
-                let desc = self.desc(&variant, &got.code, params.clone())?;
-                Code::Jit(variant, got, Box::new(desc))
+                let desc = self.desc(columns, (&variant, &got.code), params.clone())?;
+                let desc = Box::new(desc);
+                let rest = rest.map(|columns| self.part(columns, params.clone(), limit));
+                Code::Jit(Part { variant, got, desc }, rest.transpose()?)
             }
             Engine::Interp | Engine::Plan if self.open_memory => {
                 let text = "the interpreter reaches device memory only, and this launch more";
@@ -274,7 +277,7 @@ impl Launch {
         };
         let module = &self.kernel.module;
         let opaque = match &code {
-            Code::Jit(_, got, _) => global::opaque(module, vars_of(&got.code.symbols)),
+            Code::Jit(part, _) => global::opaque(module, vars_of(&part.got.code.symbols)),
             Code::Interp(program, _) => global::opaque(module, program.vars.keys().copied()),
         };
         let screen = match &code {
@@ -348,10 +351,15 @@ impl Launch {
 
     /// The form of the code for this launch.
     pub(crate) fn variant(&self, limit: Limit) -> Result<Variant, Error> {
+        self.variant_of(self.columns(limit)?.0, limit)
+    }
+
+    fn variant_of(&self, columns: Columns, limit: Limit) -> Result<Variant, Error> {
         let is_tiny = !self.options.eager && self.n_threads() <= TINY_THREADS;
         let kernel = &self.kernel.inner;
-        let (grid, block, cluster) = (self.n_blocks(), self.block, self.cluster_shape());
-        let options = &self.options;
+        let grid = columns.joined.grid(self.n_blocks());
+        let block = columns.joined.block(self.block);
+        let (cluster, options) = (self.cluster_shape(), &self.options);
         let mut variant = Variant::new(kernel, options, grid, block, cluster, is_tiny, limit)?;
         // Addresses outside of the arena are in no map.
         variant.foreign = self.wants_foreign() || (variant.memcheck && self.open_memory);
@@ -455,12 +463,72 @@ impl Launch {
         Err(Error::usage(UsageRule::Variables, why.to_owned()))
     }
 
-    pub(crate) fn desc(
+    /// The columns of blocks of which several side by side run as one, and those that are left.
+    /// Gangs of small blocks are narrow, and what a gang computes by itself is then a large part.
+    /// Only if the joined blocks' gangs are wider than a block, and not where results tell of single
+    /// blocks.
+    fn columns(&self, limit: Limit) -> Result<(Columns, Option<Columns>), Error> {
+        let Dim3([n, ..]) = self.n_blocks();
+        let joined = self.joined(limit)?;
+        let rest = n % joined.0;
+        let columns = |first, n, joined| Columns { first, n, joined };
+        let left = (rest != 0).then(|| columns(n - rest, rest, Joined(1)));
+        Ok((columns(0, n - rest, joined), left))
+    }
+
+    fn joined(&self, limit: Limit) -> Result<Joined, Error> {
+        let options = &self.options;
+        let is_plain = options.gang.is_none()
+            && !options.memcheck
+            && !options.sanitize.any()
+            && options.coverage.is_none()
+            && options.schedule == Schedule::Parallel
+            && !self.keeps_choices()
+            && !self.cooperative
+            && self.cluster_shape() == Dim3([1; 3]);
+        let most = Joined::most(self.n_blocks(), self.block);
+        let is_small = self.n_threads() <= FEW_THREADS;
+        if !is_plain || is_small || most == Joined(1) {
+            return Ok(Joined(1));
+        }
+        let kernel = &self.kernel.inner;
+        let block = most.block(self.block);
+        match kernel.variants.joins(kernel, block, self.block, limit)? {
+            true => Ok(most),
+            false => Ok(Joined(1)),
+        }
+    }
+
+    /// The launch of some columns.
+    fn part(&self, columns: Columns, params: Vec<u8>, limit: Limit) -> Result<Box<Part>, Error> {
+        let variant = self.variant_of(columns, limit)?;
+        let got = self.kernel.variant(&variant, self.baseline(), limit)?;
+        let desc = Box::new(self.desc(columns, (&variant, &got.code), params)?);
+        Ok(Box::new(Part { variant, got, desc }))
+    }
+
+    /// The launch of all blocks, each by itself.
+    pub(crate) fn whole_desc(
         &self,
-        variant: &Variant,
-        compiled: &Arc<CompiledKernel>,
+        compiled: (&Variant, &Arc<CompiledKernel>),
         params: Vec<u8>,
     ) -> Result<LaunchDesc, Error> {
+        let Dim3([n, ..]) = self.n_blocks();
+        let all = Columns {
+            first: 0,
+            n,
+            joined: Joined(1),
+        };
+        self.desc(all, compiled, params)
+    }
+
+    fn desc(
+        &self,
+        columns: Columns,
+        (variant, compiled): (&Variant, &Arc<CompiledKernel>),
+        params: Vec<u8>,
+    ) -> Result<LaunchDesc, Error> {
+        let Dim3([_, n_rows, n_layers]) = self.n_blocks();
         let kernel = &self.kernel.inner;
         let (mut counters, mut traces) = (None, None);
         if let Some(coverage) = &self.options.coverage {
@@ -479,8 +547,10 @@ impl Launch {
             param_bytes: kernel.param_bytes() as u32,
             params,
             module: self.kernel.module.memory.clone(),
-            grid: self.n_blocks().0,
+            grid: [columns.n, n_rows, n_layers],
+            first_column: columns.first,
             block: self.block.0,
+            joined: columns.joined.0,
             cluster: self.cluster.map(|cluster| cluster.0),
             shared_bytes: self.shared,
             cooperative: self.cooperative,
@@ -537,10 +607,27 @@ pub struct Prepared {
     writes: Arc<Mutex<LastWrites>>,
 }
 
+/// Columns of blocks.
+#[derive(Copy, Clone)]
+struct Columns {
+    first: u32,
+    n: u32,
+    joined: Joined,
+}
+
+/// Compiled code with its launch as the runtime takes it, so that a run has nothing to put
+/// together.
+#[derive(Clone)]
+struct Part {
+    variant: Variant,
+    got: Got,
+    desc: Box<LaunchDesc>,
+}
+
 #[derive(Clone)]
 enum Code {
-    /// The launch as the runtime takes it, so that a run has nothing to put together.
-    Jit(Variant, Got, Box<LaunchDesc>),
+    /// The launch, and that of columns of blocks that it leaves.
+    Jit(Part, Option<Box<Part>>),
     /// With the plan that it runs by, if there is one.
     Interp(Arc<Program>, Option<Arc<Plan>>),
 }
@@ -548,7 +635,7 @@ enum Code {
 impl std::fmt::Debug for Code {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Code::Jit(_, got, _) => write!(f, "Jit(gang {})", got.code.gang),
+            Code::Jit(part, _) => write!(f, "Jit(gang {})", part.got.code.gang),
             Code::Interp(..) => f.write_str("Interp"),
         }
     }
@@ -558,7 +645,7 @@ impl Prepared {
     /// Gang width of the code; 1 for the interpreter.
     pub fn gang(&self) -> u32 {
         match &self.code {
-            Code::Jit(_, got, _) => got.code.gang,
+            Code::Jit(part, _) => part.got.code.gang,
             Code::Interp(_, plan) => plan.as_ref().map_or(1, |plan| plan.gang),
         }
     }
@@ -567,7 +654,7 @@ impl Prepared {
     /// gangs runs one lane at a time.
     pub fn narrowed(&self) -> Option<&str> {
         match &self.code {
-            Code::Jit(_, got, _) => got.code.narrowed.as_deref(),
+            Code::Jit(part, _) => part.got.code.narrowed.as_deref(),
             Code::Interp(..) => None,
         }
     }
@@ -575,7 +662,7 @@ impl Prepared {
     /// Where the code came from; none for the interpreter.
     pub fn origin(&self) -> Option<CodeOrigin> {
         match &self.code {
-            Code::Jit(_, got, _) => Some(got.origin),
+            Code::Jit(part, _) => Some(part.got.origin),
             Code::Interp(..) => None,
         }
     }
@@ -583,7 +670,7 @@ impl Prepared {
     /// Whether the code was made in a hurry and is not improved yet, see [`Options::eager`].
     pub fn is_quick(&self) -> bool {
         match &self.code {
-            Code::Jit(_, got, _) => got.code.is_quick(),
+            Code::Jit(part, _) => part.got.code.is_quick(),
             Code::Interp(..) => false,
         }
     }
@@ -592,7 +679,7 @@ impl Prepared {
     /// launch.
     pub fn stages(&self) -> Option<CompileStages> {
         match &self.code {
-            Code::Jit(_, got, _) if got.origin == CodeOrigin::Compiled => {
+            Code::Jit(Part { got, .. }, _) if got.origin == CodeOrigin::Compiled => {
                 let stats = &got.code.stats;
                 Some(CompileStages {
                     vectorize: stats.vectorize,
@@ -633,12 +720,12 @@ impl Prepared {
         let mut is_proven = false;
         let result = match &self.code {
             // Memory of the host was registered after the code was chosen.
-            Code::Jit(variant, ..) if !variant.foreign && self.launch.wants_foreign() => {
+            Code::Jit(part, _) if !part.variant.foreign && self.launch.wants_foreign() => {
                 let mut anew = self.clone();
                 anew.reshape()?;
                 return anew.run();
             }
-            Code::Jit(variant, got, desc) => {
+            Code::Jit(part, rest) => {
                 let proven = match self.launch.may_gain_by_proof() {
                     true => self.launch.run_proven(&self.params)?,
                     false => None,
@@ -646,10 +733,10 @@ impl Prepared {
                 is_proven = proven.is_some();
                 match proven {
                     Some(result) => result,
-                    None if self.launch.options.memcheck && !variant.memcheck => {
+                    None if self.launch.options.memcheck && !part.variant.memcheck => {
                         self.run_with_checks()?
                     }
-                    None => self.run_compiled(variant, got, desc),
+                    None => self.run_parts(part, rest.as_deref()),
                 }
             }
             Code::Interp(program, plan) => {
@@ -712,8 +799,16 @@ impl Prepared {
         let variant = self.launch.variant(limit)?;
         let (kernel, baseline) = (&self.launch.kernel, self.launch.baseline());
         let got = kernel.variant(&variant, baseline, limit)?;
-        let desc = self.launch.desc(&variant, &got.code, self.params.clone())?;
+        let desc = (self.launch).whole_desc((&variant, &got.code), self.params.clone())?;
         Ok(self.run_compiled(&variant, &got, &desc))
+    }
+
+    fn run_parts(&self, part: &Part, rest: Option<&Part>) -> Result<Duration, Cause> {
+        let mut time = Duration::ZERO;
+        for part in std::iter::once(part).chain(rest) {
+            time += self.run_compiled(&part.variant, &part.got, &part.desc)?;
+        }
+        Ok(time)
     }
 
     fn run_compiled(
@@ -781,28 +876,32 @@ impl Prepared {
     fn reshape(&mut self) -> Result<(), Error> {
         let launch = &self.launch;
         let limit = Limit::start(launch.options.timeout);
-        let Code::Jit(variant, got, desc) = &mut self.code else {
+        let Code::Jit(Part { variant, got, desc }, rest) = &mut self.code else {
             self.screen = launch.ready_to_screen(limit)?;
             return Ok(());
         };
+        let (columns, left) = launch.columns(limit)?;
         let wanted = launch.likely_variant(&self.params, limit)?;
         if *variant != wanted {
             let start = Instant::now();
             *got = launch.kernel.variant(&wanted, launch.baseline(), limit)?;
             let params = std::mem::take(&mut desc.params);
-            **desc = launch.desc(&wanted, &got.code, params)?;
+            **desc = launch.desc(columns, (&wanted, &got.code), params)?;
             *variant = wanted;
             self.compile_time = start.elapsed();
         }
         (desc.grid, desc.block) = (launch.n_blocks().0, launch.block.0);
+        (desc.grid[0], desc.joined) = (columns.n, columns.joined.0);
+        let left = left.map(|columns| launch.part(columns, self.params.clone(), limit));
+        *rest = left.transpose()?;
         Ok(())
     }
 
     /// Other bytes of dynamic shared memory.
     pub fn set_shared(&mut self, bytes: u32) {
         self.launch.shared = bytes;
-        if let Code::Jit(_, _, desc) = &mut self.code {
-            desc.shared_bytes = bytes;
+        for part in self.parts_mut() {
+            part.desc.shared_bytes = bytes;
         }
     }
 
@@ -813,10 +912,18 @@ impl Prepared {
         self.launch.args.clear();
         self.launch.keeps.clear();
         self.params.copy_from_slice(bytes);
-        if let Code::Jit(_, _, desc) = &mut self.code {
-            desc.params.copy_from_slice(bytes);
+        for part in self.parts_mut() {
+            part.desc.params.copy_from_slice(bytes);
         }
         Ok(())
+    }
+
+    fn parts_mut(&mut self) -> impl Iterator<Item = &mut Part> {
+        let parts = match &mut self.code {
+            Code::Jit(part, rest) => [Some(part), rest.as_deref_mut()],
+            Code::Interp(..) => [None, None],
+        };
+        parts.into_iter().flatten()
     }
 
     /// Where the findings of the launch come to.

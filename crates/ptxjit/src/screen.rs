@@ -452,7 +452,7 @@ impl Launch {
         variant.memcheck = false;
         let got = self.kernel.variant(&variant, self.baseline(), limit)?;
         Variants::improve(&self.kernel.inner, &variant, &got.code);
-        let desc = self.desc(&variant, &got.code, params.to_vec())?;
+        let desc = self.whole_desc((&variant, &got.code), params.to_vec())?;
         let device = &self.kernel.module.device;
         let launched = device.runtime.launch(&desc);
         if !ready.wanted.init {
@@ -477,7 +477,7 @@ impl Launch {
         let Ok(code) = form.code(name, &ready.variant, how) else {
             return Ok(None);
         };
-        let mut desc = self.desc(&ready.variant, &code, Vec::new())?;
+        let mut desc = self.whole_desc((&ready.variant, &code), Vec::new())?;
         let module = &self.kernel.module;
         let device = &module.device;
         let arena = &device.arena;

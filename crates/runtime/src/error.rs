@@ -162,6 +162,8 @@ pub struct Trap {
     pub kernel: String,
     /// `%ctaid` of the CTA.
     pub ctaid: [u32; 3],
+    /// `%ctaid` of the last CTA among whose threads it is: another one only if CTAs ran as one.
+    pub last_ctaid: [u32; 3],
     /// The thread, or the threads among which it is.
     pub threads: Threads,
     /// The PTX statement.
@@ -171,11 +173,12 @@ pub struct Trap {
 impl fmt::Display for Trap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [x, y, z] = self.ctaid;
-        write!(
-            f,
-            "kernel `{}`, CTA ({x}, {y}, {z}), {}: {}",
-            self.kernel, self.threads, self.cause
-        )
+        write!(f, "kernel `{}`, CTA ({x}, {y}, {z})", self.kernel)?;
+        if self.last_ctaid != self.ctaid {
+            let [x, y, z] = self.last_ctaid;
+            write!(f, " to ({x}, {y}, {z})")?;
+        }
+        write!(f, ", {}: {}", self.threads, self.cause)
     }
 }
 
@@ -287,6 +290,21 @@ pub enum LaunchError {
     /// A variable that no module defines.
     #[error("`{0}` is declared `.extern` and not defined")]
     UnresolvedSymbol(String),
+}
+
+impl LaunchError {
+    /// The error in terms of CTAs of `width` threads along x, of which so many ran as one.
+    pub(crate) fn with_ctas_apart(mut self, joined: u32, width: u32) -> LaunchError {
+        if let LaunchError::Trap(trap) = &mut self {
+            let Threads { first, last, .. } = &mut trap.threads;
+            let [from, to] = [first[0] / width, last[0] / width];
+            let of_first = trap.ctaid[0] * joined;
+            trap.ctaid[0] = of_first + from.min(to);
+            trap.last_ctaid[0] = of_first + from.max(to);
+            (first[0], last[0]) = (first[0] % width, last[0] % width);
+        }
+        self
+    }
 }
 
 impl From<std::io::Error> for LaunchError {

@@ -75,7 +75,11 @@ pub(crate) struct Grid {
     pub(crate) shared: Arc<Shared>,
     pub(crate) arena: Arc<Arena>,
     pub(crate) grid: [u32; 3],
+    /// `%ctaid.x` of the first CTA in each row.
+    first_column: u32,
     pub(crate) block: [u32; 3],
+    /// CTAs of the launch, side by side along x, that each of these is.
+    joined: u32,
     pub(crate) cluster: Option<[u32; 3]>,
     /// CTAs are started and run by clusters: these have several, or wait as such.
     pub(crate) in_clusters: bool,
@@ -148,12 +152,13 @@ impl Grid {
         shortcuts: PerPoint<Shortcut>,
     ) -> Grid {
         let shared_bytes = launch.kernel.shared.static_size + launch.shared_bytes;
+        let [grid, block] = launch.joined_shape();
         let cluster = launch.cluster.or(launch.attrs.req_cluster);
         let waits = |shortcut: &Shortcut| *shortcut == Shortcut::ClusterWait;
         let in_clusters =
             cluster.is_some_and(|cluster| cluster != [1; 3]) || shortcuts.iter().any(waits);
         let wave = match shortcuts.contains(&Shortcut::StripMine) && !in_clusters {
-            true => wave(launch.block.iter().product(), shared_bytes),
+            true => wave(block.iter().product(), shared_bytes),
             false => 1,
         };
         Grid {
@@ -161,8 +166,10 @@ impl Grid {
             code: Code::new(launch),
             name: launch.name.clone(),
             arena: shared.arena.clone(),
-            grid: launch.grid,
-            block: launch.block,
+            grid,
+            first_column: launch.first_column,
+            block,
+            joined: launch.joined,
             cluster,
             in_clusters,
             shared_bytes,
@@ -285,6 +292,10 @@ impl Grid {
 
     /// Stops the launch because of `error`, unless it is stopped already.
     pub(crate) fn fail(&self, error: LaunchError) {
+        let error = match self.joined {
+            1 => error,
+            joined => error.with_ctas_apart(joined, self.block[0] / joined),
+        };
         let mut state = self.lock();
         state.error.get_or_insert(error);
         self.stop.store(1, Ordering::Relaxed);
@@ -562,7 +573,9 @@ impl Ctas<'_> {
             }
         };
         self.n_in_flight += 1;
-        cta.start(self.grid, ctaid_of(idx, self.grid.grid), lane_wise);
+        let mut ctaid = ctaid_of(idx, self.grid.grid);
+        ctaid[0] += self.grid.first_column;
+        cta.start(self.grid, ctaid, lane_wise);
         Ok(cta)
     }
 

@@ -101,8 +101,14 @@ pub struct LaunchDesc {
     pub module: Arc<ModuleMemory>,
     /// CTAs of the grid.
     pub grid: [u32; 3],
+    /// `%ctaid.x` of the first CTA in each row. The others follow; `%nctaid` tells of these CTAs
+    /// alone.
+    pub first_column: u32,
     /// Threads of a CTA.
     pub block: [u32; 3],
+    /// So many CTAs side by side along x run as one; 1 if each runs by itself. The grid's x is a
+    /// multiple of it, and the kernel is one that cannot tell.
+    pub joined: u32,
     /// Explicit cluster shape.
     pub cluster: Option<[u32; 3]>,
     /// Dynamic shared memory.
@@ -134,6 +140,17 @@ pub struct LaunchDesc {
     pub traces: Option<Arc<Traces>>,
 }
 
+impl LaunchDesc {
+    /// The grid and the CTAs of which it consists, with those that run as one.
+    pub(crate) fn joined_shape(&self) -> [[u32; 3]; 2] {
+        let ([x, y, z], [width, height, depth]) = (self.grid, self.block);
+        [
+            [x / self.joined, y, z],
+            [width * self.joined, height, depth],
+        ]
+    }
+}
+
 /// What a launch did.
 #[derive(Copy, Clone, PartialEq, Debug)]
 #[non_exhaustive]
@@ -158,6 +175,7 @@ impl Runtime {
                 desc.kernel.gang
             )));
         }
+        check_joined(desc)?;
         if desc.cancel.as_ref().is_some_and(CancelToken::is_cancelled) {
             let kernel = desc.name.to_string();
             return Err(LaunchError::Cancelled { kernel });
@@ -169,9 +187,10 @@ impl Runtime {
             false => None,
         };
         let param_range = params.base()..params.base() + desc.params.len() as u64;
-        let n_ctas: u64 = desc.grid.iter().map(|&extent| u64::from(extent)).product();
+        let [grid, block] = desc.joined_shape();
+        let n_ctas: u64 = grid.iter().map(|&extent| u64::from(extent)).product();
         let n_workers = self.workers_for(desc, n_ctas);
-        let n_warps = desc.block.iter().product::<u32>().div_ceil(32);
+        let n_warps = block.iter().product::<u32>().div_ceil(32);
         let read_only = (param_range.clone(), consts.clone());
         let mut grid = Grid::new(
             desc,
@@ -195,7 +214,7 @@ impl Runtime {
         self.shared.give_params(params);
         result?;
         Ok(LaunchStats {
-            n_ctas: grid.n_done(),
+            n_ctas: grid.n_done() * u64::from(desc.joined),
             n_workers: n_workers as usize,
             time: start.elapsed(),
         })
@@ -378,6 +397,19 @@ fn check_cluster(desc: &LaunchDesc) -> Result<(), Broken> {
         ));
     }
     Ok(())
+}
+
+fn check_joined(desc: &LaunchDesc) -> Result<(), LaunchError> {
+    let n_threads: u32 = desc.block.iter().product();
+    let is_possible = desc.grid[0].is_multiple_of(desc.joined)
+        && n_threads.saturating_mul(desc.joined) <= MAX_THREADS;
+    let (joined, block) = (desc.joined, shape(desc.block));
+    match joined == 1 || joined != 0 && is_possible && desc.cluster.is_none() {
+        true => Ok(()),
+        false => Err(LaunchError::Invalid(format!(
+            "{joined} CTAs of {block} threads cannot run as one"
+        ))),
+    }
 }
 
 /// The memory that cooperative groups' grid-wide barrier works in; `%envreg1` and `%envreg2` hold

@@ -36,6 +36,7 @@ impl Grid {
             cause,
             kernel: self.name.to_string(),
             ctaid: site.ctaid,
+            last_ctaid: site.ctaid,
             threads: Threads {
                 first: site.tid,
                 last: site.tid,

@@ -4,6 +4,7 @@ pub mod call_graph;
 pub mod cfg;
 pub mod dominators;
 pub mod float_bounds;
+pub mod joinable;
 pub mod loops;
 pub mod memory;
 pub mod progress;

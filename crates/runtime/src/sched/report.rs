@@ -95,6 +95,7 @@ fn trap(
         cause,
         kernel,
         ctaid,
+        last_ctaid: ctaid,
         threads,
         loc,
     }))
