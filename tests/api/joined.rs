@@ -1,6 +1,6 @@
 //! Launches in which several blocks side by side run as one.
 
-use ptxjit::{Device, Error, Kernel};
+use ptxjit::{Device, Engine, Error, Kernel};
 
 use crate::kernel;
 
@@ -64,6 +64,49 @@ fn small_blocks_run_together() {
     let (stored, gang) = run(&device, &places);
     assert_eq!(stored, expected(|x, y| 10000 * y + x));
     assert!(gang > BLOCK.0, "gangs have {gang} lanes");
+}
+
+#[test]
+fn other_engines_and_checks_run_single_blocks() {
+    let device = Device::new().unwrap();
+    let places = of_places(&device, "mad.lo.u32 %r9, %r6, 10000, %r5;");
+    let n = (WIDTH * HEIGHT) as usize;
+    let launch = || places.launch().grid(GRID).block(BLOCK);
+    for (name, launch) in [
+        ("plan", launch().engine(Engine::Plan)),
+        ("memcheck", launch().memcheck(true)),
+        ("gang of 8", launch().gang(8)),
+    ] {
+        let out = device.alloc_from(&vec![u32::MAX; n]).unwrap();
+        let stats = launch.arg(&out).arg(WIDTH).run().unwrap();
+        assert_eq!(
+            out.read().unwrap(),
+            expected(|x, y| 10000 * y + x),
+            "{name}"
+        );
+        assert!(stats.gang <= BLOCK.0, "{name}: gang {}", stats.gang);
+    }
+}
+
+#[test]
+fn prepared_launches_change_their_shape() {
+    let device = Device::new().unwrap();
+    let places = of_places(&device, "mad.lo.u32 %r9, %r6, 10000, %r5;");
+    let n = (WIDTH * HEIGHT) as usize;
+    let out = device.alloc_from(&vec![u32::MAX; n]).unwrap();
+    let launch = places.launch().grid(GRID).block(BLOCK).arg(&out).arg(WIDTH);
+    let mut prepared = launch.prepare().unwrap();
+    // The same threads: with columns left, without joined blocks, as before.
+    for (grid, block) in [
+        ((GRID.0, 4), (BLOCK.0, HEIGHT / 4)),
+        ((1, HEIGHT), (WIDTH, 1)),
+        (GRID, BLOCK),
+    ] {
+        out.write(&vec![u32::MAX; n]).unwrap();
+        prepared.set_shape(grid, block).unwrap();
+        prepared.run().unwrap();
+        assert_eq!(out.read().unwrap(), expected(|x, y| 10000 * y + x));
+    }
 }
 
 #[test]

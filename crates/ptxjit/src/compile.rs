@@ -14,7 +14,6 @@ use ptxjit_codegen::{BaselineTier, CompileError, CompileOptions, Heuristic, Swit
 use ptxjit_frontend::source::Source;
 use ptxjit_frontend::translate;
 use ptxjit_ir::{FuncId, Function, Program, print};
-use ptxjit_passes::analysis::joinable;
 use ptxjit_passes::effort::Spent;
 use ptxjit_passes::pipeline;
 use ptxjit_runtime::MakeCode;
@@ -260,7 +259,7 @@ impl Stored {
         Key::new(&[self.base.bytes(), b"gang", block.as_bytes()])
     }
 
-    fn can_join_key(&self) -> Key {
+    pub(crate) fn can_join_key(&self) -> Key {
         Key::new(&[self.base.bytes(), b"can join"])
     }
 
@@ -290,39 +289,10 @@ impl Stored {
     }
 }
 
-/// A grid whose rows of blocks have as many joined ones beside others: most threads are in these.
-const LEAST_DIVIDED: u32 = 8;
-
-/// So many blocks side by side along x run as one.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Joined(pub(crate) u32);
-
-impl Joined {
-    /// As many blocks as a gang may have a row of. A grid with few in a row, which would have to be
-    /// divided, is not.
-    pub(crate) fn most(Dim3(grid): Dim3, Dim3(block): Dim3) -> Joined {
-        let n_threads = block.iter().fold(1, |all: u32, &n| all.saturating_mul(n));
-        let fits = |joined: u32| {
-            block[0].saturating_mul(joined) <= WARP
-                && n_threads.saturating_mul(joined) <= ptxjit_runtime::MAX_THREADS
-                && (grid[0].is_multiple_of(joined) || grid[0] / joined >= LEAST_DIVIDED)
-        };
-        Joined((1..=WARP).rev().find(|&joined| fits(joined)).unwrap_or(1))
-    }
-
-    pub(crate) fn grid(self, Dim3([x, y, z]): Dim3) -> Dim3 {
-        Dim3([x.div_ceil(self.0), y, z])
-    }
-
-    pub(crate) fn block(self, Dim3([x, y, z]): Dim3) -> Dim3 {
-        Dim3([x.saturating_mul(self.0), y, z])
-    }
-}
-
 /// The gang width for blocks of some shape.
 #[derive(Clone, Copy, Debug)]
-struct Choice {
-    gang: u32,
+pub(crate) struct Choice {
+    pub(crate) gang: u32,
     tiny: u32,
 }
 
@@ -336,7 +306,8 @@ impl Choice {
 #[derive(Default)]
 pub(crate) struct Variants {
     optimized: Once<Arc<Program>>,
-    can_join: Once<bool>,
+    /// See [`joinable`](ptxjit_passes::analysis::joinable).
+    pub(crate) can_join: Once<bool>,
     chosen: Mutex<HashMap<Dim3, Choice>>,
     compiled: Mutex<HashMap<Variant, Arc<Slot>>>,
 }
@@ -346,7 +317,12 @@ type Slot = Once<Result<(Arc<CompiledKernel>, CodeOrigin), (CompileObstacle, Str
 
 impl Variants {
     /// The gang width for blocks of this shape.
-    fn choose(&self, kernel: &KernelInner, block: Dim3, limit: Limit) -> Result<Choice, Error> {
+    pub(crate) fn choose(
+        &self,
+        kernel: &KernelInner,
+        block: Dim3,
+        limit: Limit,
+    ) -> Result<Choice, Error> {
         if let Some(&choice) = lock(&self.chosen).get(&block) {
             return Ok(choice);
         }
@@ -374,31 +350,6 @@ impl Variants {
         };
         lock(&self.chosen).insert(block, choice);
         Ok(choice)
-    }
-
-    /// Whether blocks that consist of several have wider gangs than a single one has columns, and the
-    /// kernel cannot tell.
-    pub(crate) fn joins(
-        &self,
-        kernel: &KernelInner,
-        joined: Dim3,
-        single: Dim3,
-        limit: Limit,
-    ) -> Result<bool, Error> {
-        let stored = kernel.stored.as_ref();
-        let can_join = self.can_join.get(limit.until, || {
-            let known = stored.and_then(|stored| stored.cache.get(stored.can_join_key()));
-            if let Some(&[can_join]) = known.as_deref() {
-                return Ok(can_join != 0);
-            }
-            let can_join = joinable::run(&*self.optimized(kernel, limit)?);
-            if let Some(stored) = stored {
-                stored.cache.put(stored.can_join_key(), &[can_join.into()]);
-            }
-            Ok(can_join)
-        });
-        let can_join = can_join.map_err(|why: Failed| limit.error(kernel, why))?;
-        Ok(can_join && self.choose(kernel, joined, limit)?.gang > single.0[0])
     }
 
     /// The code for `variant`. Without baseline, what was made in a hurry before is improved first.

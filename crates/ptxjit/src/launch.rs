@@ -10,10 +10,11 @@ use ptxjit_interp::{LastWrites, Turns, Watched};
 use ptxjit_ir::Program;
 use ptxjit_runtime::{CancelToken, Counters, LaunchDesc, PeerGuard, ShapeRule, Traces, Traffic};
 
-use crate::compile::{Got, Joined, Limit, Variant, Variants, WARP};
+use crate::compile::{Got, Limit, Variant, Variants, WARP};
 use crate::coverage::Coverage;
 use crate::failure::Cause;
 use crate::global::{self, vars_of};
+use crate::joined::Columns;
 use crate::module::Tells;
 use crate::options::OutputFn;
 use crate::recording::Launched;
@@ -26,7 +27,7 @@ use crate::{
 };
 
 /// A launch of no more threads than this is often over before code made with care would be ready.
-const FEW_THREADS: u64 = 1 << 16;
+pub(crate) const FEW_THREADS: u64 = 1 << 16;
 
 /// A launch of no more threads than this takes less time than compiling code for many lanes.
 const TINY_THREADS: u64 = 1 << 12;
@@ -311,7 +312,7 @@ impl Launch {
 
     /// What executes: checks of more than memory watch the interpreter, and it alone can make the
     /// choices of a schedule one by one.
-    fn actual_engine(&self) -> Engine {
+    pub(crate) fn actual_engine(&self) -> Engine {
         let options = &self.options;
         let checks = options.sanitize;
         let watches = checks.race || checks.init || checks.sync || checks.leak;
@@ -400,7 +401,7 @@ impl Launch {
     }
 
     /// Threads of the whole grid.
-    fn n_threads(&self) -> u64 {
+    pub(crate) fn n_threads(&self) -> u64 {
         let sizes = self.grid.0.iter().chain(&self.block.0);
         sizes.fold(1, |all, &n| all.saturating_mul(n.into()))
     }
@@ -463,42 +464,6 @@ impl Launch {
         Err(Error::usage(UsageRule::Variables, why.to_owned()))
     }
 
-    /// The columns of blocks of which several side by side run as one, and those that are left.
-    /// Gangs of small blocks are narrow, and what a gang computes by itself is then a large part.
-    /// Only if the joined blocks' gangs are wider than a block, and not where results tell of single
-    /// blocks.
-    fn columns(&self, limit: Limit) -> Result<(Columns, Option<Columns>), Error> {
-        let Dim3([n, ..]) = self.n_blocks();
-        let joined = self.joined(limit)?;
-        let rest = n % joined.0;
-        let columns = |first, n, joined| Columns { first, n, joined };
-        let left = (rest != 0).then(|| columns(n - rest, rest, Joined(1)));
-        Ok((columns(0, n - rest, joined), left))
-    }
-
-    fn joined(&self, limit: Limit) -> Result<Joined, Error> {
-        let options = &self.options;
-        let is_plain = options.gang.is_none()
-            && !options.memcheck
-            && !options.sanitize.any()
-            && options.coverage.is_none()
-            && options.schedule == Schedule::Parallel
-            && !self.keeps_choices()
-            && !self.cooperative
-            && self.cluster_shape() == Dim3([1; 3]);
-        let most = Joined::most(self.n_blocks(), self.block);
-        let is_small = self.n_threads() <= FEW_THREADS;
-        if !is_plain || is_small || most == Joined(1) {
-            return Ok(Joined(1));
-        }
-        let kernel = &self.kernel.inner;
-        let block = most.block(self.block);
-        match kernel.variants.joins(kernel, block, self.block, limit)? {
-            true => Ok(most),
-            false => Ok(Joined(1)),
-        }
-    }
-
     /// The launch of some columns.
     fn part(&self, columns: Columns, params: Vec<u8>, limit: Limit) -> Result<Box<Part>, Error> {
         let variant = self.variant_of(columns, limit)?;
@@ -513,12 +478,7 @@ impl Launch {
         compiled: (&Variant, &Arc<CompiledKernel>),
         params: Vec<u8>,
     ) -> Result<LaunchDesc, Error> {
-        let Dim3([n, ..]) = self.n_blocks();
-        let all = Columns {
-            first: 0,
-            n,
-            joined: Joined(1),
-        };
+        let all = Columns::all(self.n_blocks());
         self.desc(all, compiled, params)
     }
 
@@ -605,14 +565,6 @@ pub struct Prepared {
     opaque: Vec<Global>,
     /// Who wrote what in the last run.
     writes: Arc<Mutex<LastWrites>>,
-}
-
-/// Columns of blocks.
-#[derive(Copy, Clone)]
-struct Columns {
-    first: u32,
-    n: u32,
-    joined: Joined,
 }
 
 /// Compiled code with its launch as the runtime takes it, so that a run has nothing to put

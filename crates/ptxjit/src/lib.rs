@@ -66,6 +66,7 @@ mod image;
 mod improve;
 mod interp;
 pub mod isa;
+mod joined;
 mod launch;
 mod linker;
 mod module;

@@ -40,7 +40,7 @@ use crate::memory::Arena;
 use crate::runtime::Shared;
 use crate::sched::cta::Cta;
 use crate::sched::{GoOn, Outcome, PerPoint, Rng, Runner, Shortcut};
-use crate::supply::Supply;
+use crate::supply::{Supply, ctaid_of};
 use crate::thread;
 use crate::traces::Traces;
 use crate::worker::Worker;
@@ -292,10 +292,7 @@ impl Grid {
 
     /// Stops the launch because of `error`, unless it is stopped already.
     pub(crate) fn fail(&self, error: LaunchError) {
-        let error = match self.joined {
-            1 => error,
-            joined => error.with_ctas_apart(joined, self.block[0] / joined),
-        };
+        let error = error.with_ctas_apart(self.joined, self.block[0] / self.joined);
         let mut state = self.lock();
         state.error.get_or_insert(error);
         self.stop.store(1, Ordering::Relaxed);
@@ -599,10 +596,4 @@ impl Drop for Ctas<'_> {
             self.grid.shared.give_cta(cta);
         }
     }
-}
-
-/// `%ctaid` of the CTA with this linear index.
-pub(crate) fn ctaid_of(idx: u64, grid: [u32; 3]) -> [u32; 3] {
-    let [x, y, _] = grid.map(u64::from);
-    [(idx % x) as u32, (idx / x % y) as u32, (idx / x / y) as u32]
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use crate::grid::{Grid, ctaid_of};
+use crate::grid::Grid;
 use crate::sched::Rng;
 
 /// A worker takes so many at a time of the CTAs that are left that each worker could take as many
@@ -91,4 +91,10 @@ impl Supply<'_> {
     pub(crate) fn put_back(&mut self, idx: u64) {
         self.shuffled.push(idx);
     }
+}
+
+/// `%ctaid` of the CTA with this linear index.
+pub(crate) fn ctaid_of(idx: u64, grid: [u32; 3]) -> [u32; 3] {
+    let [x, y, _] = grid.map(u64::from);
+    [(idx % x) as u32, (idx / x % y) as u32, (idx / x / y) as u32]
 }

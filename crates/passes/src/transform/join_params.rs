@@ -9,7 +9,8 @@
 //! and permutations that come to one value in each iteration.
 //!
 //! ```text
-//! jump block1(v1, v2)                                 v6 = uext.b32.b16 v1; ...; v9 = or.b32 v6, v8
+//!                                                     v6 = uext.b32.b16 v1
+//! jump block1(v1, v2)                                 ...; v9 = or.b32 v6, v8
 //! block1(v3: b16, v4: b16):                     ==>   jump block1(v9)
 //! v5 = uext.b32.b16 v3; v6 = uext.b32.b16 v4          block1(v10: b32):
 //! v7 = shl.b32 v6, 16; v8 = or.b32 v5, v7; use v8     use v10

@@ -4,13 +4,14 @@
 
 use std::collections::VecDeque;
 
-use super::{Ctas, PATIENCE, TURNS_BETWEEN_STARTS, ctaid_of};
+use super::{Ctas, PATIENCE, TURNS_BETWEEN_STARTS};
 use crate::error::LaunchError;
 use crate::grid::Grid;
 use crate::memory::ClusterWindow;
 use crate::sched::cluster::Cluster;
 use crate::sched::{Outcome, Runner};
 use crate::supply::Supply;
+use crate::supply::ctaid_of;
 
 /// Runs clusters until nothing is left to take.
 pub(super) fn run(mut runner: Runner<'_>, ctas: &mut Ctas<'_>) -> Result<(), LaunchError> {
