@@ -174,8 +174,9 @@ const PASSES: &[Step] = &[
     Step::UntilStable(&[IF_CONVERT, CFG_CLEANUP]),
     Step::Once(JOIN_PARAMS),
     Step::Once(NARROW_WINDOWS),
-    Step::Once(DCE),
     Step::Once(SIMPLIFY),
+    // The pieces of joined parameters: a factor that they use is not a product's alone.
+    Step::Once(DCE),
     Step::Once(GVN),
     Step::Once(TRANSPOSED_FACTORS),
     Step::Once(GATHER_PRODUCTS),

@@ -4,9 +4,9 @@
 //! the loop in pieces, registers of 16 bits with a half or a byte of a word, and put these together
 //! in front of the product. Here they are put together where they are passed.
 //!
-//! **Needs**: `simplify` after it, which finds the words that the pieces come from. **Ensures**: no
-//! two parameters of a loop's header are only operands of bitwise operations, shifts, extensions
-//! and permutations that come to one value in each iteration.
+//! **Needs**: `simplify` after it, which finds the words that the pieces come from, and then `dce`
+//! for the pieces. **Ensures**: no two parameters of a loop's header are only operands of bitwise
+//! operations, shifts, extensions and permutations that come to one value in each iteration.
 //!
 //! ```text
 //!                                                     v6 = uext.b32.b16 v1
