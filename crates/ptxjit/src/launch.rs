@@ -756,11 +756,19 @@ impl Prepared {
     }
 
     fn run_parts(&self, part: &Part, rest: Option<&Part>) -> Result<Duration, Cause> {
-        let mut time = Duration::ZERO;
-        for part in std::iter::once(part).chain(rest) {
-            time += self.run_compiled(&part.variant, &part.got, &part.desc)?;
-        }
-        Ok(time)
+        let time = self.run_compiled(&part.variant, &part.got, &part.desc)?;
+        let Some(Part { variant, got, desc }) = rest else {
+            return Ok(time);
+        };
+        // The time limit is that of both.
+        let desc = match desc.timeout {
+            Some(limit) => &LaunchDesc {
+                timeout: Some(limit.saturating_sub(time)),
+                ..LaunchDesc::clone(desc)
+            },
+            None => desc,
+        };
+        Ok(time + self.run_compiled(variant, got, desc)?)
     }
 
     fn run_compiled(
