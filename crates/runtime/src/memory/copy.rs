@@ -11,6 +11,7 @@
 
 use std::cell::Cell;
 use std::sync::RwLockReadGuard;
+use std::sync::atomic::Ordering;
 
 use ptxjit_device::Rows;
 
@@ -197,12 +198,14 @@ impl Arena {
         seen: &Cell<Option<Alive>>,
         work: impl FnOnce() -> T,
     ) -> Option<T> {
-        let heaps = self.heaps();
-        if let Some(Alive { part, n_freed }) = seen.get()
-            && heaps[part].n_freed() == n_freed
-        {
-            return Some(work());
+        let n_freed_in = |part: usize| self.n_freed[part].load(Ordering::SeqCst);
+        if let Some(Alive { part, n_freed }) = seen.get() {
+            let _reading = self.readers.read();
+            if n_freed_in(part) == n_freed {
+                return Some(work());
+            }
         }
+        let heaps = self.heaps();
         let mut virt = None;
         for &(addr, size) in ranges {
             let found = self
@@ -214,7 +217,7 @@ impl Arena {
             && let Some(part) = self.part_of(addr)
         {
             let part = part as usize;
-            let n_freed = heaps[part].n_freed();
+            let n_freed = n_freed_in(part);
             seen.set(Some(Alive { part, n_freed }));
         }
         Some(work())

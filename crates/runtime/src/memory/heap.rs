@@ -116,7 +116,6 @@ pub(crate) struct Heap {
     big_freed: VecDeque<u64>,
     n_big: usize,
     live_bytes: u64,
-    n_freed: u64,
     /// `live_bytes` may not exceed this.
     limit: u64,
     /// Bytes behind each new block that belong to none.
@@ -135,7 +134,6 @@ impl Heap {
             big_freed: VecDeque::new(),
             n_big: 0,
             live_bytes: 0,
-            n_freed: 0,
             margin: 0,
         }
     }
@@ -278,7 +276,6 @@ impl Heap {
             other => return Err(other.copied()),
         };
         block.state = BlockState::Freed;
-        self.n_freed += 1;
         let (size, place) = (block.size, block.place);
         self.live_bytes -= size;
         match place {
@@ -346,11 +343,6 @@ impl Heap {
         self.block_at_or_below(addr).is_some_and(|(start, block)| {
             block.state == BlockState::Live && len <= block.size && addr - start <= block.size - len
         })
-    }
-
-    /// Blocks freed so far: as long as it is the same, what was live is so still.
-    pub(crate) fn n_freed(&self) -> u64 {
-        self.n_freed
     }
 
     /// The live block that holds `addr`: its start and size.

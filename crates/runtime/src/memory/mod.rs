@@ -25,6 +25,7 @@ mod foreign;
 mod heap;
 mod map;
 mod raw;
+mod readers;
 mod reserve;
 mod tables;
 mod virt;
@@ -32,6 +33,7 @@ mod windows;
 
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub(crate) use cluster::ClusterWindow;
@@ -50,6 +52,7 @@ use contents::Contents;
 use foreign::Foreign;
 use heap::Heap;
 use map::ValidMap;
+use readers::Readers;
 use reserve::{HUGE_PAGE, Reservation};
 use tables::Tables;
 use virt::Virtual;
@@ -107,6 +110,9 @@ pub(crate) enum HeapCheck {
 pub struct Arena {
     /// One per part.
     heaps: RwLock<Vec<Heap>>,
+    /// Blocks freed, by part.
+    n_freed: Box<[AtomicU64]>,
+    readers: Readers,
     /// Locked after `heaps`, if both are.
     virt: RwLock<Virtual>,
     foreign: Foreign,
@@ -180,6 +186,8 @@ impl Arena {
             .map_err(|err| MemoryError::Reserve(err.to_string()))?;
         Ok(Arc::new(Arena {
             heaps: RwLock::new((0..n_parts).map(heap).collect()),
+            n_freed: (0..n_parts).map(|_| AtomicU64::new(0)).collect(),
+            readers: Readers::default(),
             virt: RwLock::default(),
             foreign: Foreign::default(),
             n_parts,
@@ -285,6 +293,8 @@ impl Arena {
                 map.clear(start..start + size);
             }
             self.contents.freed(addr);
+            self.n_freed[part as usize].fetch_add(1, Ordering::SeqCst);
+            self.readers.wait();
             freed
         };
         let Some((part, freed)) = part.and_then(|part| Some((part, free(part)?))) else {
