@@ -28,6 +28,10 @@ impl Joined {
                 && n_threads.saturating_mul(joined) <= ptxjit_runtime::MAX_THREADS
                 && (grid[0].is_multiple_of(joined) || grid[0] / joined >= LEAST_DIVIDED)
         };
+        // A grid that is too large is refused as a whole.
+        if i32::try_from(grid[0]).is_err() {
+            return Joined(1);
+        }
         Joined((1..=WARP).rev().find(|&joined| fits(joined)).unwrap_or(1))
     }
 

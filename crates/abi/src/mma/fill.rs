@@ -82,40 +82,39 @@ impl<E: Expand<N>, const N: usize> Work for FillColumns<'_, E, N> {
     }
 }
 
-/// Decodes B, of which four lanes hold a row of elements of 16 bits.
-pub(super) struct FillRows<'a, E> {
-    pub(super) expand: E,
-    pub(super) encoded: Encoded<'a>,
-    /// Each factor's words, which follow those of the factor before.
-    pub(super) out: &'a mut [u32],
-    /// Words of a factor.
-    pub(super) words: usize,
+/// What vectors of rows of eight halves become.
+pub(super) trait OfRows<const N: usize>: Copy {
+    /// The rows of B that each vector becomes.
+    fn rows<B: Shuffles>(self, halves: B::Vector, blocks: B) -> [B::Vector; N];
 }
 
-impl<E: Expand<2>> Work for FillRows<'_, E> {
-    type Output = ();
+/// Each row becomes one of B.
+#[derive(Copy, Clone)]
+pub(super) struct Single<E>(pub(super) E);
 
+impl<E: Expand<2>> OfRows<2> for Single<E> {
     #[inline(always)]
-    fn run<S: Steps>(self, steps: &S) {
-        let (blocks, words) = (steps.blocks(), COLUMNS * rows_of::<S>());
-        for (factor, out) in self.out.chunks_exact_mut(self.words).enumerate() {
-            for n in 0..self.encoded.n_registers() {
-                let register = blocks.load_words(self.encoded.register(factor, n));
-                let out = &mut out[8 * COLUMNS * n..][..8 * COLUMNS];
-                for (n, &rows) in register.as_ref().iter().enumerate() {
-                    // The even columns of each row, and the odd ones.
-                    let columns = self.expand.expand(rows, blocks);
-                    let [first, second] = blocks.interleave_quads(columns);
-                    blocks.store_rows(first, &mut out[2 * n * words..], COLUMNS);
-                    blocks.store_rows(second, &mut out[(2 * n + 1) * words..], COLUMNS);
-                }
-            }
-        }
+    fn rows<B: Shuffles>(self, halves: B::Vector, blocks: B) -> [B::Vector; 2] {
+        // The even columns of each row, and the odd ones.
+        let Single(expand) = self;
+        blocks.interleave_quads(expand.expand(halves, blocks))
     }
 }
 
-/// As [`FillRows`] for pairs of bf16, which are in two rows.
-pub(super) struct FillPairsOfRows<'a> {
+/// Two rows become one of pairs of bf16.
+#[derive(Copy, Clone)]
+pub(super) struct Paired;
+
+impl OfRows<1> for Paired {
+    #[inline(always)]
+    fn rows<B: Shuffles>(self, halves: B::Vector, blocks: B) -> [B::Vector; 1] {
+        [blocks.pairs_of_rows(halves)]
+    }
+}
+
+/// Decodes B, of which four lanes hold a row of elements of 16 bits.
+pub(super) struct FillRows<'a, R, const N: usize> {
+    pub(super) of_rows: R,
     pub(super) encoded: Encoded<'a>,
     /// Each factor's words, which follow those of the factor before.
     pub(super) out: &'a mut [u32],
@@ -123,7 +122,7 @@ pub(super) struct FillPairsOfRows<'a> {
     pub(super) words: usize,
 }
 
-impl Work for FillPairsOfRows<'_> {
+impl<R: OfRows<N>, const N: usize> Work for FillRows<'_, R, N> {
     type Output = ();
 
     #[inline(always)]
@@ -132,10 +131,12 @@ impl Work for FillPairsOfRows<'_> {
         for (factor, out) in self.out.chunks_exact_mut(self.words).enumerate() {
             for n in 0..self.encoded.n_registers() {
                 let register = blocks.load_words(self.encoded.register(factor, n));
-                let out = &mut out[4 * COLUMNS * n..][..4 * COLUMNS];
-                for (n, &rows) in register.as_ref().iter().enumerate() {
-                    let pairs = blocks.pairs_of_rows(rows);
-                    blocks.store_rows(pairs, &mut out[n * words..], COLUMNS);
+                let out = &mut out[4 * N * COLUMNS * n..][..4 * N * COLUMNS];
+                for (n, &halves) in register.as_ref().iter().enumerate() {
+                    let vectors = self.of_rows.rows(halves, blocks);
+                    for (v, &rows) in vectors.iter().enumerate() {
+                        blocks.store_rows(rows, &mut out[(N * n + v) * words..], COLUMNS);
+                    }
                 }
             }
         }

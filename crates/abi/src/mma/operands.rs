@@ -14,7 +14,7 @@ use super::expand::{
     Bf16, BiasedBytes, BytesOfNibbles, Expand, F16, FirstHigh, FloatsOfNibbles, Kept, NarrowFloats,
     PairsOfBytes, PairsOfNibbles, Tf32,
 };
-use super::fill::{FillA, FillColumns, FillPairsOfRows, FillRows};
+use super::fill::{FillA, FillColumns, FillRows, OfRows, Paired, Single};
 use super::form::{Form, bias, least};
 use super::steps::{Steps, Work};
 use super::{COLUMNS, Offsets, ROWS, Words};
@@ -245,24 +245,22 @@ impl<S: Steps> Decode<'_, S> {
         if self.side == Side::A || !is_b_by_rows(self.mma) {
             return self.fill(expand, out);
         }
-        let words = words(self.mma, self.side, self.steps);
+        self.fill_rows(Single(expand), out);
+    }
+
+    fn fill_rows<const N: usize>(&self, of_rows: impl OfRows<N>, out: &mut [u32]) {
         self.steps.compiled(FillRows {
-            expand,
+            of_rows,
             encoded: self.encoded,
             out,
-            words,
+            words: words(self.mma, self.side, self.steps),
         });
     }
 
     /// Gives whether one is too small.
     fn pairs_of_bf16(&self, out: &mut [u32]) -> bool {
         if self.side == Side::B && is_b_by_rows(self.mma) {
-            let words = words(self.mma, self.side, self.steps);
-            self.steps.compiled(FillPairsOfRows {
-                encoded: self.encoded,
-                out,
-                words,
-            });
+            self.fill_rows(Paired, out);
         } else {
             self.fill(FirstHigh, out);
         }
@@ -277,7 +275,21 @@ impl<S: Steps> Decode<'_, S> {
             (MatrixFmt::S4, Side::A) => self.fill(BytesOfNibbles::<8, 0>, out),
             (MatrixFmt::S4, Side::B) => self.fill(BytesOfNibbles::<8, 8>, out),
             (MatrixFmt::U4, _) => self.fill(BytesOfNibbles::<0, 0>, out),
-            (_, _) => self.fill(Kept, out),
+            (MatrixFmt::S8, Side::B) | (MatrixFmt::U8, _) => self.fill(Kept, out),
+            (
+                MatrixFmt::F16
+                | MatrixFmt::Bf16
+                | MatrixFmt::Tf32
+                | MatrixFmt::F64
+                | MatrixFmt::B1
+                | MatrixFmt::E4m3
+                | MatrixFmt::E5m2
+                | MatrixFmt::E3m2
+                | MatrixFmt::E2m3
+                | MatrixFmt::E2m1
+                | MatrixFmt::PackedE2m1,
+                _,
+            ) => unreachable!("{fmt:?} has no bytes that are integers"),
         }
         if self.side == Side::B {
             self.steps.compiled(SetBias {

@@ -161,7 +161,7 @@ fn tree(
             {
                 Tree::Params(header, n + m)
             }
-            _ => return Tree::Other,
+            (_, Tree::Params(..) | Tree::Other) => return Tree::Other,
         };
     }
     match whole {

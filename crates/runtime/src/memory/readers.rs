@@ -1,8 +1,8 @@
-//! Who reads memory without a lock on the heaps.
+//! Readers of memory that hold no lock on the heaps.
 //!
 //! Each reader takes one of several locks, so that workers on different processors share no line of
-//! the cache. Who frees memory first says so, and then waits until nobody reads who may not have
-//! heard it.
+//! the cache. A thread that frees memory counts the block as freed, and then waits for all readers
+//! that began before.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,12 +20,12 @@ struct Padded(RwLock<()>);
 #[derive(Default, Debug)]
 pub(super) struct Readers {
     locks: [Padded; N_LOCKS],
-    /// Somebody has read so.
+    /// Set by the first reader.
     are_there: AtomicBool,
 }
 
 impl Readers {
-    /// Until the guard is dropped, whoever frees memory waits. What was freed before is known now.
+    /// Until the guard is dropped, threads that free memory wait. What was freed before is counted.
     pub(super) fn read(&self) -> RwLockReadGuard<'_, ()> {
         if !self.are_there.load(Ordering::Relaxed) {
             self.are_there.store(true, Ordering::SeqCst);
@@ -34,7 +34,7 @@ impl Readers {
         lock.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until nobody reads who began before.
+    /// Waits for all readers that began before.
     pub(super) fn wait(&self) {
         if !self.are_there.load(Ordering::SeqCst) {
             return;
@@ -65,7 +65,7 @@ mod tests {
     use super::Readers;
 
     #[test]
-    fn who_waits_comes_back_after_all_readers() {
+    fn waiting_ends_after_all_readers() {
         let readers = Readers::default();
         std::thread::scope(|scope| {
             let (is_reading, wait_for_reader) = channel();
@@ -85,11 +85,11 @@ mod tests {
                 readers.wait();
                 said.send("freed").unwrap();
             });
-            assert!(heard.try_recv().is_err(), "somebody reads");
+            assert!(heard.try_recv().is_err(), "a reader is left");
             let_go.send(()).unwrap();
             assert_eq!([heard.recv(), heard.recv()], [Ok("read"), Ok("freed")]);
         });
-        // Nobody is left to wait for.
+        // No reader is left.
         readers.wait();
     }
 }

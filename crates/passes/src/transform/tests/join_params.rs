@@ -36,12 +36,18 @@ fn loop_of_halves([low, high]: [usize; 2]) -> Function {
     })
 }
 
-#[test]
-fn halves_of_a_word_go_around_a_loop_together() {
-    let mut func = loop_of_halves([0, 1]);
+/// The same behind the pass, and those that it needs.
+fn joined_loop_of_halves(places: [usize; 2]) -> Function {
+    let mut func = loop_of_halves(places);
     assert!(join_params::run(&mut func));
     assert!(simplify::run(&mut func));
     dce::run(&mut func);
+    func
+}
+
+#[test]
+fn halves_of_a_word_go_around_a_loop_together() {
+    let func = joined_loop_of_halves([0, 1]);
     let expected = "
         block0(v0: b32, v1: b32):
         v2 = const.b32 0x20001
@@ -57,10 +63,7 @@ fn halves_of_a_word_go_around_a_loop_together() {
 
 #[test]
 fn halves_that_change_places_are_put_together_in_each_iteration() {
-    let mut func = loop_of_halves([1, 0]);
-    assert!(join_params::run(&mut func));
-    assert!(simplify::run(&mut func));
-    dce::run(&mut func);
+    let func = joined_loop_of_halves([1, 0]);
     let expected = "
         block0(v0: b32, v1: b32):
         v2 = const.b32 0x10002
