@@ -30,6 +30,10 @@ const TINY_STRIP_MINED: u32 = 16;
 /// further lane costs compile time and registers.
 const SHORT: usize = 250;
 
+/// Lanes of kernels that stream: each of their vectors takes few instructions, beside which the
+/// scalar ones of a gang are many.
+const STREAMS: u32 = 32;
+
 /// Divergent branches in a loop: with more, some lane of a wide gang nearly always takes another
 /// path.
 const FEW_DIVERGENCES: usize = 8;
@@ -168,6 +172,11 @@ fn by_weights(
         reasons.push(format!(
             "at most {most}: a loop keeps {words} words of each thread live"
         ));
+    }
+    // What is spilled is an operand in memory then, which costs less than half of the scalar code.
+    if most == few && traits.insts < SHORT && !weights.computes && weights.streams {
+        most = STREAMS;
+        reasons.push(format!("at most {most}: a short kernel that streams"));
     }
     most
 }

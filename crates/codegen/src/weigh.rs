@@ -38,6 +38,9 @@ pub(crate) struct Weights {
     pub only_moves: bool,
     /// Most accesses to memory are to single bytes.
     pub has_bytes: bool,
+    /// Lanes stay together, and most of the code moves contiguous vectors and computes little with
+    /// them.
+    pub streams: bool,
 }
 
 /// Instructions of a block for each word that it keeps live.
@@ -57,6 +60,11 @@ const MOVES_PER_ACCESS: usize = 8;
 
 /// This many words fit no registers, however narrow the gang.
 const MANY: usize = 32;
+
+/// Code streams with at most this many instructions for each access to memory, of which all but one
+/// in so many are contiguous or the same for all lanes.
+const STREAMS_PER_ACCESS: usize = 8;
+const CONTIGUOUS: usize = 8;
 
 /// An instruction in a loop counts this much more than one outside: a typical trip count.
 const PER_LOOP: usize = 8;
@@ -133,6 +141,7 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
     let (mut n_insts, mut n_accesses, mut has_loops) = (0, 0, false);
     let (mut lane_loops, mut by_gang) = (0, 0);
     let (mut own, mut common) = (0, 0);
+    let (mut weighed_accesses, mut n_contiguous) = (0, 0);
     for (place, node) in places.iter().zip(&plan.order.nodes) {
         let Node::Block(block) = *node else { continue };
         if plan.cold[block] {
@@ -148,6 +157,8 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
         }) += weight * data.insts.len();
         n_insts += data.insts.len();
         n_accesses += accesses;
+        weighed_accesses += weight * accesses;
+        n_contiguous += weight * contiguous(func, plan, block);
         weights.computes |= data.insts.len() >= COMPUTES.max(COMPUTES_PER_ACCESS * accesses);
         if place.depth == 0 {
             continue;
@@ -174,6 +185,10 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
     weights.has_bytes = has_bytes(func);
     weights.lane_loops = !plan.lane_loops.is_empty() && lane_loops > by_gang;
     weights.searches = weights.lane_loops && own > common;
+    let stays_together = !places.iter().any(|place| place.exits_diverge);
+    weights.streams = stays_together
+        && lane_loops + by_gang <= STREAMS_PER_ACCESS * weighed_accesses
+        && CONTIGUOUS * (weighed_accesses - n_contiguous) <= weighed_accesses;
     weights.only_moves = !has_loops && n_insts <= MOVES.min(MOVES_PER_ACCESS * n_accesses);
     weights
 }
@@ -260,6 +275,19 @@ fn accesses(func: &Function, block: Block) -> usize {
     let insts = func.blocks[block].insts.iter();
     let is_access = |inst: &&Inst| func.insts[**inst].data.class() == Class::Access;
     insts.filter(is_access).count()
+}
+
+/// Accesses in a block that are contiguous, or the same for all lanes.
+fn contiguous(func: &Function, plan: &Plan, block: Block) -> usize {
+    let insts = func.blocks[block].insts.iter();
+    let accesses = insts.filter_map(|&inst| func.insts[inst].data.access());
+    accesses
+        .filter(|access| match plan.variability[access.addr] {
+            Variability::Uniform => true,
+            Variability::Affine { stride, .. } => stride.unsigned_abs() == u64::from(access.bytes),
+            Variability::Varying => false,
+        })
+        .count()
 }
 
 /// Accesses to the threads' own memories in a block.
