@@ -202,4 +202,15 @@ impl<'b> Emitter<'b> {
             (1i32 << self.lanes) - 1
         })
     }
+
+    /// Bits of the gang's lanes alone.
+    pub(crate) fn without_others(&mut self, bits: cl::Value) -> cl::Value {
+        match self.lanes {
+            32 => bits,
+            _ => {
+                let all = self.full_bits();
+                self.ins().band_imm_s(bits, all)
+            }
+        }
+    }
 }

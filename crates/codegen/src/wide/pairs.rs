@@ -10,7 +10,8 @@
 //! own pair.
 //!
 //! The halves of a vector whose lanes are made twice as wide are a pair, too: the instruction for
-//! 256 bits takes one vector of 128.
+//! 256 bits takes one vector of 128. What makes lanes half as wide takes two pairs, and leaves the
+//! quarters of the result in another order, which one more instruction mends.
 //!
 //! Pairs are found from stores to adjacent places and tests of masks backwards, through operations,
 //! loads of adjacent places and parameters of blocks. Where the operands of a pair are no pair,
@@ -38,8 +39,8 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 pub(crate) use self::isomorphic::is_of_widened;
-use self::isomorphic::{args_of, is_lane_wise, is_pair, is_same};
-use self::tests::Test;
+use self::isomorphic::{args_of, is_lane_wise, is_narrowing, is_pair, is_same};
+use self::tests::{Bits, Test};
 use super::ymm;
 
 /// The mark of loads and stores of 256 bits.
@@ -68,10 +69,12 @@ pub(crate) struct Signs {
     pub join: u8,
     /// Of one that takes the second half.
     pub second: u8,
+    /// Of one that exchanges the second and the third quarter.
+    pub exchange: u8,
 }
 
 impl Signs {
-    /// Two numbers that no shuffle of a function uses, nor Cranelift to widen the second half of a
+    /// Numbers that no shuffle of a function uses, nor Cranelift to widen the second half of a
     /// vector (8).
     #[expect(clippy::wildcard_enum_match_arm, reason = "the enum is Cranelift's")]
     fn free(func: &Function) -> Option<Signs> {
@@ -91,6 +94,7 @@ impl Signs {
         Some(Signs {
             join: free.next()?,
             second: free.next()?,
+            exchange: free.next()?,
         })
     }
 }
@@ -102,7 +106,7 @@ pub(crate) struct Merged {
     pub spills: StackSlot,
     /// How many accesses carry the mark.
     pub n_wide: usize,
-    /// How many tests take both halves of a mask.
+    /// How many tests and bits take both halves of a mask.
     pub n_tests: usize,
 }
 
@@ -167,6 +171,8 @@ struct Found {
     even: EntitySet<Value>,
     /// Tests of two vectors, by what folds these into one.
     tests: FxHashMap<Inst, Test>,
+    /// Bits of two vectors, by each of their instructions.
+    bits: FxHashMap<Inst, Bits>,
 }
 
 type Args = SmallVec<[(Value, Value); 3]>;
@@ -198,6 +204,12 @@ impl Found {
             .map(|(x, _)| x)
     }
 
+    /// Bits of two vectors of which this is an instruction, if the vectors are a pair.
+    fn bits_of_pair(&self, inst: Inst) -> Option<&Bits> {
+        let bits = self.bits.get(&inst)?;
+        (self.second[bits.halves[0]] == Some(bits.halves[1])).then_some(bits)
+    }
+
     fn is_taken(&self, value: Value) -> bool {
         self.second[value].is_some() || self.first[value].is_some()
     }
@@ -206,6 +218,13 @@ impl Found {
         (self.second_inst[a], self.first_inst[b]) = (Some(b), Some(a));
         self.args_at[a] = self.args.len();
         self.args.push(args_of(func, a, b));
+    }
+
+    /// The first of two merged instructions among whose operands one that uses a value finds it as
+    /// the second half of a pair.
+    fn first_of_user(&self, func: &Function, user: Inst) -> Option<Inst> {
+        let is_first = || self.second_inst[user].is_some() && is_narrowing(func, user);
+        self.first_inst[user].or_else(|| is_first().then_some(user))
     }
 
     /// The operands of a pair's instructions, by the first of them.
@@ -273,6 +292,7 @@ impl<'a> Pairs<'a> {
         next.reverse();
         pairs.follow(next);
         pairs.pair_tested();
+        pairs.pair_bits();
         pairs.pair_ends();
         // A register with half of a pair has another value in its upper half.
         pairs.find_even();
@@ -297,6 +317,17 @@ impl<'a> Pairs<'a> {
             let in_order = position(x) <= position(y);
             self.follow(vec![if in_order { (x, y) } else { (y, x) }]);
             self.found.tests.insert(test.fold, test);
+        }
+    }
+
+    /// Pairs of masks of which bits are made together.
+    fn pair_bits(&mut self) {
+        for bits in tests::find_bits(self.func) {
+            let [x, y] = bits.halves;
+            self.follow(vec![(x, y)]);
+            for inst in bits.of.into_iter().chain([bits.both]) {
+                self.found.bits.insert(inst, bits);
+            }
         }
     }
 

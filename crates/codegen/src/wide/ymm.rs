@@ -179,10 +179,16 @@ impl Widening {
                 take_second(bytes);
                 return Ok(());
             }
-            (M::Vpalignr, by) if by == self.signs.second => return refused(),
+            (M::Vpalignr, by) if by == self.signs.exchange && !has_memory => {
+                exchange_quarters(bytes);
+                return Ok(());
+            }
+            (M::Vpalignr, by) if [self.signs.second, self.signs.exchange].contains(&by) => {
+                return refused();
+            }
             _ => {}
         }
-        if inst.mnemonic() == M::Vptest && is_test {
+        if matches!(inst.mnemonic(), M::Vptest | M::Vpmovmskb) && is_test {
             if has_memory {
                 return refused();
             }
@@ -411,6 +417,13 @@ fn take_second(bytes: &mut [u8]) {
     bytes[5] = 1;
 }
 
+/// Makes `vpalignr r, x, x, n` a `vpermq r, x, 0b11_01_10_00`.
+fn exchange_quarters(bytes: &mut [u8]) {
+    bytes[2] = 0b1111_1101;
+    bytes[3] = 0x00;
+    bytes[5] = 0b1101_1000;
+}
+
 /// What may become of an instruction on vectors.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Class {
@@ -449,6 +462,7 @@ fn class(mnemonic: M) -> Class {
             | M::Vpunpcklbw | M::Vpunpcklwd | M::Vpunpckldq | M::Vpunpcklqdq | M::Vpunpckhbw | M::Vpunpckhwd | M::Vpunpckhdq | M::Vpunpckhqdq
             | M::Vunpcklps | M::Vunpckhps | M::Vunpcklpd | M::Vunpckhpd | M::Vpopcntb
             | M::Vshufps | M::Vshufpd | M::Vpermilps | M::Vpermilpd | M::Vpshuflw | M::Vpshufhw | M::Vpalignr | M::Vpslldq | M::Vpsrldq
+            | M::Vpacksswb | M::Vpackssdw | M::Vpackuswb | M::Vpackusdw
             | M::Vpmaddwd | M::Vpmaddubsw | M::Vpmulhw | M::Vpmulhuw | M::Vpmulhrsw | M::Vphaddw | M::Vphaddd | M::Vpsadbw
             | M::Vcvtudq2ps | M::Vpsraq | M::Vpabsq | M::Vpsrlvd | M::Vpsllvd | M::Vpsravd | M::Vpsrlvq | M::Vpsllvq
             | M::Vpabsb | M::Vpabsw | M::Vpabsd
@@ -459,7 +473,6 @@ fn class(mnemonic: M) -> Class {
         M::Vmovd | M::Vmovq | M::Vmovss | M::Vmovsd | M::Vmovddup | M::Vmovhlps | M::Vmovlhps | M::Vmovlps | M::Vmovhps
             | M::Vpextrb | M::Vpextrw | M::Vpextrd | M::Vpextrq | M::Vpinsrb | M::Vpinsrw | M::Vpinsrd | M::Vpinsrq
             | M::Vpermi2b | M::Vinsertps | M::Vextractps | M::Vptest | M::Vmovmskps | M::Vmovmskpd | M::Vpmovmskb
-            | M::Vpacksswb | M::Vpackssdw | M::Vpackuswb | M::Vpackusdw
             | M::Vpmovsxbd | M::Vpmovsxbq | M::Vpmovsxwq | M::Vpmovzxbd | M::Vpmovzxbq | M::Vpmovzxwq
             | M::Vcvtps2pd | M::Vcvtpd2ps | M::Vcvtdq2pd | M::Vcvttpd2dq | M::Vcvtpd2dq
             | M::Vaddss | M::Vaddsd | M::Vsubss | M::Vsubsd | M::Vmulss | M::Vmulsd | M::Vdivss | M::Vdivsd
@@ -494,7 +507,7 @@ fn is_scalar(mnemonic: M) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{broadcast_from_memory, encode_move, set_wide, take_second};
+    use super::{broadcast_from_memory, encode_move, exchange_quarters, set_wide, take_second};
 
     /// Instructions before and after, as an assembler writes them.
     fn check(change: fn(&mut [u8]), before: &[u8], after: &[u8]) {
@@ -550,6 +563,16 @@ mod tests {
             take_second,
             &[0xc4, 0x63, 0x71, 0x0f, 0xc1, 0x0d],
             &[0xc4, 0xc3, 0x7d, 0x39, 0xc8, 0x01],
+        );
+    }
+
+    #[test]
+    fn quarters_are_exchanged() {
+        // vpalignr xmm8, xmm1, xmm1, 13 becomes vpermq ymm8, ymm1, 0xd8.
+        check(
+            exchange_quarters,
+            &[0xc4, 0x63, 0x71, 0x0f, 0xc1, 0x0d],
+            &[0xc4, 0x63, 0xfd, 0x00, 0xc1, 0xd8],
         );
     }
 

@@ -3,7 +3,7 @@
 //! What the other lanes get is unspecified. So contiguous lanes are all read if one page has them,
 //! as in a node of which some lanes run.
 
-use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use cranelift_codegen::ir::{self as cl, InstBuilder};
 use ptxjit_ir::{Inst, InstData, Value};
 
 use super::loads::{Loaded, Read};
@@ -86,14 +86,13 @@ impl Lower<'_, '_> {
     fn lanes_where(&mut self, pred: Value) -> (Mask, cl::Value) {
         let hits = self.pred_bits(pred);
         let is_whole = self.unless_full().is_none();
-        let all = match is_whole {
-            true => {
-                let all = self.b.full_bits();
-                self.b.ins().iconst(types::I32, all)
+        let bits = match is_whole {
+            true => self.b.without_others(hits),
+            false => {
+                let running = self.mask_as_bits();
+                self.b.ins().band(hits, running)
             }
-            false => self.mask_as_bits(),
         };
-        let bits = self.b.ins().band(hits, all);
         let any = match self.available.subword.get(&pred).cloned() {
             _ if !is_whole || self.decided.in_bits[pred] => bits,
             Some(packed) => self.b.any(&packed),

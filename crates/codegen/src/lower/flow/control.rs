@@ -1,7 +1,7 @@
 //! Control flow between nodes, and the masks that lanes take along.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self as cl, BlockArg, InstBuilder, types};
+use cranelift_codegen::ir::{self as cl, BlockArg, InstBuilder};
 use ptxjit_abi::{FaultKind, LaneState};
 use ptxjit_ir::{Block, BlockCall, Terminator, TrapKind, Type, Value};
 use ptxjit_vectorize::{SingleLane, Variability};
@@ -186,14 +186,14 @@ impl Lower<'_, '_> {
             Some(ends) => (ends.all, ends.any),
             None => {
                 let hits = self.pred_bits(cond);
-                let all = if counted {
-                    self.mask_as_bits()
+                let (taken, whole) = if counted {
+                    let all = self.mask_as_bits();
+                    let taken = self.b.ins().band(hits, all);
+                    (taken, self.b.ins().icmp(IntCC::Equal, taken, all))
                 } else {
-                    let all = self.b.full_bits();
-                    self.b.ins().iconst(types::I32, all)
+                    let (taken, all) = (self.b.without_others(hits), self.b.full_bits());
+                    (taken, self.b.ins().icmp_imm_s(IntCC::Equal, taken, all))
                 };
-                let taken = self.b.ins().band(hits, all);
-                let whole = self.b.ins().icmp(IntCC::Equal, taken, all);
                 (Some(whole), Some(taken))
             }
         };

@@ -179,7 +179,7 @@ impl Costs<'_, '_> {
         let found = &self.pairs.found;
         let wants_both = |&&user: &&User| match user {
             User::Inst(inst) => {
-                let first = found.first_inst[inst];
+                let first = found.first_of_user(self.pairs.func, inst);
                 first.is_some_and(|first| found.args(first).contains(&(x, y)))
             }
             User::Edge(..) => !self.needs_second(user, x, y),
@@ -204,7 +204,8 @@ impl Costs<'_, '_> {
             // Registers, and a move perhaps.
             Pair::Params(..) => 0,
             Pair::Insts(a, _) => match self.pairs.func.dfg.insts[a].opcode() {
-                Opcode::Bitcast => 0,
+                // The order of what narrower lanes give takes one more.
+                Opcode::Bitcast | Opcode::Snarrow | Opcode::Unarrow => 0,
                 Opcode::Fdiv | Opcode::Sqrt => 2 * self.at(a),
                 _ => self.at(a),
             },
@@ -227,10 +228,10 @@ impl Costs<'_, '_> {
     fn needs_second(&self, user: User, x: Value, y: Value) -> bool {
         let (found, dfg) = (&self.pairs.found, &self.pairs.func.dfg);
         match user {
-            User::Inst(inst) => match found.first_inst[inst] {
+            User::Inst(inst) => match found.first_of_user(self.pairs.func, inst) {
                 Some(first) => found.args(first).iter().any(|&(m, n)| n == y && m != x),
                 // Among the first halves of other pairs, or by itself.
-                None => found.tested_pair(inst) != Some(x),
+                None => found.tested_pair(inst) != Some(x) && found.bits_of_pair(inst).is_none(),
             },
             User::Edge(edge, at) => {
                 let Edge { to, ref args, .. } = self.pairs.edges[edge];

@@ -84,7 +84,8 @@ fn is_same_scalar(func: &Function, x: Value, y: Value) -> bool {
 }
 
 /// The operands of two isomorphic instructions, each beside its counterpart: the first two of the
-/// second instruction may be swapped.
+/// second instruction may be swapped. Of two that put vectors with narrower lanes together, the
+/// operands of each are a pair.
 pub(super) fn args_of(func: &Function, a: Inst, b: Inst) -> Args {
     if widened(func, a, b).is_some() {
         return Args::new();
@@ -94,6 +95,9 @@ pub(super) fn args_of(func: &Function, a: Inst, b: Inst) -> Args {
         args.map(|&arg| func.dfg.resolve_aliases(arg)).collect()
     };
     let (first, mut second) = (resolved(a), resolved(b));
+    if is_narrowing(func, a) {
+        return Args::from_iter([first, second].map(|args| (args[0], args[1])));
+    }
     if commutes(&func.dfg.insts[a]) {
         let alike = |m: usize, n: usize| likeness(func, first[m], second[n]);
         if alike(0, 1) + alike(1, 0) > alike(0, 0) + alike(1, 1) {
@@ -116,6 +120,15 @@ pub(super) fn widened(func: &Function, a: Inst, b: Inst) -> Option<Value> {
     }
     let [x, y] = [a, b].map(|inst| func.dfg.resolve_aliases(func.dfg.inst_args(inst)[0]));
     (x == y).then_some(x)
+}
+
+/// Whether an instruction makes one vector of the lanes of two, half as wide. The one for 256 bits
+/// does so with each 128 bits by themselves: what it gives has its quarters in another order.
+pub(super) fn is_narrowing(func: &Function, inst: Inst) -> bool {
+    matches!(
+        func.dfg.insts[inst].opcode(),
+        Opcode::Snarrow | Opcode::Unarrow
+    )
 }
 
 /// Whether all operands are vectors whose lanes were made wider.
@@ -239,7 +252,7 @@ pub(super) fn is_pair(func: &Function, a: Inst, b: Inst) -> bool {
     if widened(func, a, b).is_some() {
         return true;
     }
-    if !is_lane_wise(func, a) {
+    if !is_lane_wise(func, a) && !is_narrowing(func, a) {
         return false;
     }
     let have_same_form = match (form(func, a), form(func, b)) {

@@ -8,9 +8,9 @@ use cranelift_codegen::loop_analysis::LoopAnalysis;
 use cranelift_entity::SecondaryMap;
 use rustc_hash::FxHashMap;
 
-use super::isomorphic::widened;
+use super::isomorphic::{is_narrowing, widened};
 use super::order::{Order, has_effect};
-use super::tests::Test;
+use super::tests::{Bits, Test};
 use super::{Found, Operand, Signs, WIDE, WIDENED, clearing, is_vector, test_of_both};
 use crate::wide::masked::{MASKED, WIDE_MASKED};
 
@@ -127,8 +127,41 @@ impl Rewriting<'_> {
             self.func.layout.remove_inst(inst);
         }
         for &inst in insts {
+            if self.is_first_bits(inst) {
+                continue;
+            }
             self.operands(block, inst);
+            if self.found.second_inst[inst].is_some() && is_narrowing(self.func, inst) {
+                self.narrow(block, inst);
+            }
             self.func.layout.append_inst(inst, block);
+        }
+    }
+
+    /// Has another instruction make the lanes narrower, and this one put the quarters in order.
+    fn narrow(&mut self, block: Block, inst: Inst) {
+        let data = self.func.dfg.insts[inst];
+        let ty = self.func.dfg.value_type(self.func.dfg.first_result(inst));
+        let wider = self.func.dfg.value_type(self.func.dfg.inst_args(inst)[0]);
+        let narrowing = self.func.dfg.make_inst(data);
+        self.func.dfg.make_inst_results(narrowing, wider);
+        let (bytes, cast) = self.bytes(self.func.dfg.first_result(narrowing));
+        let mut before = vec![narrowing];
+        before.extend(cast);
+        let data = self.shuffle([bytes; 2], self.signs.exchange);
+        self.func.dfg.insts[inst] = match ty {
+            types::I8X16 => data,
+            _ => {
+                let shuffle = self.func.dfg.make_inst(data);
+                self.func.dfg.make_inst_results(shuffle, types::I8X16);
+                before.push(shuffle);
+                self.bitcast(self.func.dfg.first_result(shuffle))
+            }
+        };
+        let place = self.func.srcloc(inst);
+        for inst in before {
+            self.func.layout.append_inst(inst, block);
+            self.func.set_srcloc(inst, place);
         }
     }
 
@@ -148,9 +181,37 @@ impl Rewriting<'_> {
         true
     }
 
+    /// Whether an instruction puts bits together of which the first ones are all: its result is
+    /// another name for these.
+    fn is_first_bits(&mut self, inst: Inst) -> bool {
+        let bits = self.found.bits_of_pair(inst).copied();
+        let Some(Bits { of, .. }) = bits.filter(|bits| bits.both == inst) else {
+            return false;
+        };
+        let dfg = &mut self.func.dfg;
+        let (first, both) = (dfg.first_result(of[0]), dfg.first_result(inst));
+        dfg.clear_results(inst);
+        dfg.change_to_alias(both, first);
+        true
+    }
+
+    /// Has one instruction make bits of both halves of a pair. Returns false for instructions that
+    /// make no bits of a pair.
+    fn bits_of_both(&mut self, inst: Inst) -> bool {
+        let Some(&Bits { of, halves, .. }) = self.found.bits_of_pair(inst) else {
+            return false;
+        };
+        self.func.dfg.inst_args_mut(inst).fill(halves[0]);
+        if inst == of[0] {
+            self.func.set_srcloc(inst, test_of_both());
+            self.n_tests += 1;
+        }
+        true
+    }
+
     /// Gives an instruction its new operands.
     fn operands(&mut self, block: Block, inst: Inst) {
-        if self.test_both(inst) {
+        if self.test_both(inst) || self.bits_of_both(inst) {
             return;
         }
         let second = self.found.second_inst[inst];
@@ -360,15 +421,9 @@ impl Rewriting<'_> {
         } else {
             self.bytes(second)
         };
-        let mask: Vec<u8> = (by..by + 16).collect();
-        let imm = self.func.dfg.immediates.push(mask.into());
         // The operand that bytes are taken of at the end is the one whose register comes first in
         // the instruction.
-        let data = InstructionData::Shuffle {
-            opcode: Opcode::Shuffle,
-            args: [second, first],
-            imm,
-        };
+        let data = self.shuffle([second, first], by);
         let shuffle = self.func.dfg.make_inst(data);
         self.func.dfg.make_inst_results(shuffle, types::I8X16);
         let mut value = self.func.dfg.first_result(shuffle);
@@ -398,14 +453,29 @@ impl Rewriting<'_> {
         (value, Some(inst))
     }
 
-    fn cast(&mut self, value: Value, ty: Type) -> (Value, Inst) {
+    /// A shuffle that stands for another instruction.
+    fn shuffle(&mut self, args: [Value; 2], by: u8) -> InstructionData {
+        let mask: Vec<u8> = (by..by + 16).collect();
+        let imm = self.func.dfg.immediates.push(mask.into());
+        InstructionData::Shuffle {
+            opcode: Opcode::Shuffle,
+            args,
+            imm,
+        }
+    }
+
+    fn bitcast(&mut self, arg: Value) -> InstructionData {
         let flags = MemFlagsData::new().with_endianness(Endianness::Little);
         let flags = self.func.dfg.mem_flags.insert_unchecked(flags);
-        let data = InstructionData::LoadNoOffset {
+        InstructionData::LoadNoOffset {
             opcode: Opcode::Bitcast,
             flags,
-            arg: value,
-        };
+            arg,
+        }
+    }
+
+    fn cast(&mut self, value: Value, ty: Type) -> (Value, Inst) {
+        let data = self.bitcast(value);
         let inst = self.func.dfg.make_inst(data);
         self.func.dfg.make_inst_results(inst, ty);
         (self.func.dfg.first_result(inst), inst)
