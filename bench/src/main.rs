@@ -17,6 +17,7 @@ mod report;
 mod roofline;
 mod sanitizers;
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -262,8 +263,18 @@ impl Drop for TempDir {
     }
 }
 
+/// A directory of its own. One that is there already is of a run that was killed.
 fn temp_dir() -> Result<TempDir> {
-    let path = std::env::temp_dir().join(format!("ptxjit-bench-{}", std::process::id()));
-    std::fs::create_dir(&path).with_context(|| format!("{} cannot be made", path.display()))?;
-    Ok(TempDir(path))
+    let all = std::env::temp_dir();
+    for number in 0.. {
+        let path = all.join(format!("ptxjit-bench-{}-{number}", std::process::id()));
+        match std::fs::create_dir(&path) {
+            Err(err) if err.kind() == ErrorKind::AlreadyExists => {}
+            made => {
+                made.with_context(|| format!("{} cannot be made", path.display()))?;
+                return Ok(TempDir(path));
+            }
+        }
+    }
+    unreachable!("there are fewer directories than numbers")
 }

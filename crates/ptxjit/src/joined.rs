@@ -2,8 +2,10 @@
 //!
 //! Gangs stay within a row of threads, so those of small blocks are narrow, and what a gang
 //! computes by itself is a large part of them. A kernel that [cannot tell](joinable) such blocks
-//! from one as wide as all of them runs in the wide one, whose gangs are wider. Where the blocks of
-//! a row cannot be divided, the last ones are a launch of their own.
+//! from one as wide as all of them runs in the wide one, whose gangs are wider. Blocks of several
+//! rows are also joined so that each row of threads accesses some cache lines one behind the other:
+//! a block accesses other rows of memory for each of its own. Where the blocks of a row cannot be
+//! divided, the last ones are a launch of their own.
 
 use ptxjit_passes::analysis::joinable;
 
@@ -15,16 +17,19 @@ use crate::{Dim3, Engine, Error, Launch, Schedule};
 /// A row of blocks in which as many joined ones are beside others: these have most threads.
 const LEAST_DIVIDED: u32 = 8;
 
+/// Columns of joined blocks: accesses of a row of bytes are two cache lines.
+const LONGEST: u32 = 128;
+
 /// So many blocks side by side along x run as one.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Joined(pub(crate) u32);
 
 impl Joined {
-    /// As many blocks as a gang may have a row of.
+    /// The blocks whose rows have the widest gangs, and of these the most.
     fn most(Dim3(grid): Dim3, Dim3(block): Dim3) -> Joined {
         let n_threads = block.iter().fold(1, |all: u32, &n| all.saturating_mul(n));
         let fits = |joined: u32| {
-            block[0].saturating_mul(joined) <= WARP
+            block[0].saturating_mul(joined) <= LONGEST
                 && n_threads.saturating_mul(joined) <= ptxjit_runtime::MAX_THREADS
                 && (grid[0].is_multiple_of(joined) || grid[0] / joined >= LEAST_DIVIDED)
         };
@@ -32,7 +37,12 @@ impl Joined {
         if i32::try_from(grid[0]).is_err() {
             return Joined(1);
         }
-        Joined((1..=WARP).rev().find(|&joined| fits(joined)).unwrap_or(1))
+        let gang = |joined: u32| (block[0] * joined).trailing_zeros().min(WARP.ilog2());
+        let all = (1..=LONGEST).filter(|&joined| fits(joined));
+        Joined(
+            all.max_by_key(|&joined| (gang(joined), joined))
+                .unwrap_or(1),
+        )
     }
 
     pub(crate) fn grid(self, Dim3([x, y, z]): Dim3) -> Dim3 {
@@ -86,9 +96,12 @@ impl Launch {
             && !self.keeps_choices()
             && !self.cooperative
             && self.cluster_shape() == Dim3([1; 3]);
-        let most = Joined::most(self.n_blocks(), self.block);
-        if !is_plain || self.n_threads() <= FEW_THREADS || most == Joined(1) {
+        if !is_plain || self.n_threads() <= FEW_THREADS {
             return Ok(Joined(1));
+        }
+        let most = Joined::most(self.n_blocks(), self.block);
+        if most == Joined(1) {
+            return Ok(most);
         }
         let kernel = &self.kernel.inner;
         let block = most.block(self.block);
@@ -99,7 +112,7 @@ impl Launch {
 
 impl Variants {
     /// Whether the kernel cannot tell, and joined blocks have wider gangs than a single one has
-    /// columns.
+    /// columns, or longer rows than one.
     fn joins(
         &self,
         kernel: &KernelInner,
@@ -120,6 +133,8 @@ impl Variants {
             Ok(can_join)
         });
         let can_join = can_join.map_err(|why: Failed| limit.error(kernel, why))?;
-        Ok(can_join && self.choose(kernel, joined, limit)?.gang > single.0[0])
+        let gang = self.choose(kernel, joined, limit)?.gang;
+        let has_rows = single.0[1..] != [1, 1];
+        Ok(can_join && gang > 1 && (gang > single.0[0] || has_rows))
     }
 }
