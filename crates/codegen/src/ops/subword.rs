@@ -4,7 +4,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{IntBinaryOp, Type};
 
-use super::{Emitter, Lanes, Parts};
+use super::{Emitter, Lanes, Parts, device};
 
 /// A vector with lanes of a narrow type.
 pub(crate) fn subword_type(ty: Type) -> cl::Type {
@@ -178,4 +178,66 @@ impl Emitter<'_> {
         }
         parts
     }
+
+    /// Whether packed elements at a stride are picked from few contiguous loads.
+    pub(crate) fn packs_stride(&self, ty: Type, stride: i64) -> bool {
+        let size = i64::from(ty.bytes());
+        let is_whole = self.lanes as i64 * size % VECTOR == 0;
+        is_whole && stride > size && span(size, stride) <= MOST_LOADS * VECTOR
+    }
+
+    /// Elements at a small stride, packed. Each vector of them is picked from contiguous loads, of
+    /// which the last one ends with the last element: nothing behind it is read.
+    pub(crate) fn load_packed_stride(
+        &mut self,
+        ty: Type,
+        at: cl::Value,
+        stride: i64,
+        offset: i32,
+    ) -> Parts {
+        let size = i64::from(ty.bytes());
+        let span = span(size, stride);
+        let starts: Vec<i64> = (0..span)
+            .step_by(VECTOR as usize)
+            .map(|start| start.min(span - VECTOR))
+            .collect();
+        // Which load has a byte of the result, and where.
+        let place = |byte: usize| {
+            let at = byte as i64 / size * stride + byte as i64 % size;
+            let load = starts.partition_point(|start| start + VECTOR <= at);
+            (load, (at - starts[load]) as u8)
+        };
+        let mut parts = Parts::new();
+        for i in 0..self.n_packed(ty) {
+            let (at, offset) = self.strided_lane(at, stride, i * (VECTOR / size) as usize, offset);
+            let mut picked = None;
+            for (number, &start) in starts.iter().enumerate() {
+                let (at, offset) = self.strided_lane(at, start, 1, offset);
+                let load = self.ins().load(types::I8X16, device(), at, offset);
+                let lanes = std::array::from_fn(|byte| match place(byte) {
+                    (0, at) if number == 1 => at,
+                    (load, at) if load == number => VECTOR as u8 + at,
+                    _ => byte as u8,
+                });
+                picked = Some(match picked {
+                    None => load,
+                    Some(before) => self.shuffle(before, load, lanes),
+                });
+            }
+            let picked = picked.expect("a span has loads");
+            parts.push(self.cast_vector(picked, subword_type(ty)));
+        }
+        parts
+    }
+}
+
+/// Bytes of a vector.
+const VECTOR: i64 = 16;
+
+/// Elements farther apart are loaded one by one.
+const MOST_LOADS: i64 = 4;
+
+/// Bytes from the first element of a vector to the end of the last one.
+fn span(size: i64, stride: i64) -> i64 {
+    (VECTOR / size - 1) * stride + size
 }

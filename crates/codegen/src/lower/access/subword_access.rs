@@ -63,22 +63,28 @@ impl Lower<'_, '_> {
         stride: i64,
         offset: i32,
     ) -> Vec<cl::Value> {
-        if stride != i64::from(ty.bytes()) {
+        let is_row = stride == i64::from(ty.bytes());
+        if !is_row && !self.b.packs_stride(ty, stride) {
             let quads = self.load_strided(1, ty, at, stride, offset);
             return self.b.packed_to(&quads, ty).to_vec();
         }
-        let some = |lower: &mut Self| lower.load_some_subword(ty, at, offset);
+        let whole = |lower: &mut Self| match is_row {
+            true => lower.load_subword_contiguous(ty, at, offset),
+            false => lower.b.load_packed_stride(ty, at, stride, offset).to_vec(),
+        };
+        let some = |lower: &mut Self| match is_row {
+            true => lower.load_some_subword(ty, at, offset),
+            false => {
+                let quads = lower.load_theirs(1, ty, at, stride, offset);
+                lower.b.packed_to(&quads, ty).to_vec()
+            }
+        };
         match self.unless_full() {
-            None => self.load_subword_contiguous(ty, at, offset),
+            None => whole(self),
             Some(_) if self.node.is_general => some(self),
             Some(full) => {
                 let types = self.subword_types(ty);
-                self.either(
-                    full,
-                    types,
-                    |lower| lower.load_subword_contiguous(ty, at, offset),
-                    some,
-                )
+                self.either(full, types, whole, some)
             }
         }
     }
