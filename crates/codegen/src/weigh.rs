@@ -141,7 +141,6 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
     let (mut n_insts, mut n_accesses, mut has_loops) = (0, 0, false);
     let (mut lane_loops, mut by_gang) = (0, 0);
     let (mut own, mut common) = (0, 0);
-    let (mut weighed_accesses, mut n_contiguous) = (0, 0);
     for (place, node) in places.iter().zip(&plan.order.nodes) {
         let Node::Block(block) = *node else { continue };
         if plan.cold[block] {
@@ -149,7 +148,7 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
         }
         let data = &func.blocks[block];
         let accesses = accesses(func, block);
-        let weight = PER_LOOP.pow(place.depth.min(4));
+        let weight = place.weight();
         *(if plan.single_lane[block] == SingleLane::No {
             &mut by_gang
         } else {
@@ -157,8 +156,6 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
         }) += weight * data.insts.len();
         n_insts += data.insts.len();
         n_accesses += accesses;
-        weighed_accesses += weight * accesses;
-        n_contiguous += weight * contiguous(func, plan, block);
         weights.computes |= data.insts.len() >= COMPUTES.max(COMPUTES_PER_ACCESS * accesses);
         if place.depth == 0 {
             continue;
@@ -185,10 +182,7 @@ fn weigh(func: &Function, plan: &Plan) -> Weights {
     weights.has_bytes = has_bytes(func);
     weights.lane_loops = !plan.lane_loops.is_empty() && lane_loops > by_gang;
     weights.searches = weights.lane_loops && own > common;
-    let stays_together = !places.iter().any(|place| place.exits_diverge);
-    weights.streams = stays_together
-        && lane_loops + by_gang <= STREAMS_PER_ACCESS * weighed_accesses
-        && CONTIGUOUS * (weighed_accesses - n_contiguous) <= weighed_accesses;
+    weights.streams = streams(func, plan, &places);
     weights.only_moves = !has_loops && n_insts <= MOVES.min(MOVES_PER_ACCESS * n_accesses);
     weights
 }
@@ -211,6 +205,31 @@ struct Place {
     depth: u32,
     /// Whether lanes leave one of them in different iterations.
     exits_diverge: bool,
+}
+
+impl Place {
+    /// What an instruction counts here.
+    fn weight(&self) -> usize {
+        PER_LOOP.pow(self.depth.min(4))
+    }
+}
+
+/// Whether lanes stay together, and most of the code moves contiguous vectors.
+fn streams(func: &Function, plan: &Plan, places: &[Place]) -> bool {
+    let (mut n_insts, mut n_accesses, mut n_others) = (0, 0, 0);
+    for (place, node) in places.iter().zip(&plan.order.nodes) {
+        let Node::Block(block) = *node else { continue };
+        if place.exits_diverge {
+            return false;
+        }
+        if !plan.cold[block] {
+            let weight = place.weight();
+            n_insts += weight * func.blocks[block].insts.len();
+            n_accesses += weight * accesses(func, block);
+            n_others += weight * accesses_of_lanes(func, plan, block);
+        }
+    }
+    n_insts <= STREAMS_PER_ACCESS * n_accesses && CONTIGUOUS * n_others <= n_accesses
 }
 
 /// The places of the plan's nodes.
@@ -277,16 +296,18 @@ fn accesses(func: &Function, block: Block) -> usize {
     insts.filter(is_access).count()
 }
 
-/// Accesses in a block that are contiguous, or the same for all lanes.
-fn contiguous(func: &Function, plan: &Plan, block: Block) -> usize {
+/// Accesses in a block that are neither contiguous nor the same for all lanes.
+fn accesses_of_lanes(func: &Function, plan: &Plan, block: Block) -> usize {
+    let is_contiguous = |access: ptxjit_ir::Access| match plan.variability[access.addr] {
+        Variability::Uniform => true,
+        Variability::Affine { stride, .. } => stride.unsigned_abs() == u64::from(access.bytes),
+        Variability::Varying => false,
+    };
     let insts = func.blocks[block].insts.iter();
-    let accesses = insts.filter_map(|&inst| func.insts[inst].data.access());
+    let data = insts.map(|&inst| &func.insts[inst].data);
+    let accesses = data.filter(|data| data.class() == Class::Access);
     accesses
-        .filter(|access| match plan.variability[access.addr] {
-            Variability::Uniform => true,
-            Variability::Affine { stride, .. } => stride.unsigned_abs() == u64::from(access.bytes),
-            Variability::Varying => false,
-        })
+        .filter(|data| !data.access().is_some_and(is_contiguous))
         .count()
 }
 

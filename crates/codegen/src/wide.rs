@@ -15,6 +15,7 @@ use cranelift_codegen::ir::SourceLoc;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::{CodegenError, CompiledCode, Context};
 
+mod encode;
 mod lane_inserts;
 pub(crate) mod lane_shifts;
 pub(crate) mod masked;
