@@ -188,8 +188,8 @@ impl Emitter<'_> {
         let cc = condition(op);
         let mask = match ty {
             Type::B64 => {
-                let lo = self.ins().icmp(cc, x[0], y[0]);
-                let hi = self.ins().icmp(cc, x[1], y[1]);
+                let lo = self.compare_lanes(cc, x[0], y[0]);
+                let hi = self.compare_lanes(cc, x[1], y[1]);
                 self.narrow(lo, hi)
             }
             Type::B8 | Type::B16 if is_signed(op) => {
@@ -198,8 +198,8 @@ impl Emitter<'_> {
             }
             // Zero-extended lanes are not negative: the signed comparison, which is cheaper, gives
             // the same.
-            Type::B8 | Type::B16 => self.ins().icmp(signed_condition(op), x[0], y[0]),
-            Type::B1 | Type::B32 => self.ins().icmp(cc, x[0], y[0]),
+            Type::B8 | Type::B16 => self.compare_lanes(signed_condition(op), x[0], y[0]),
+            Type::B1 | Type::B32 => self.compare_lanes(cc, x[0], y[0]),
         };
         Quad::from_elem(mask, 1)
     }

@@ -31,6 +31,18 @@ impl Emitter<'_> {
         }
     }
 
+    /// The mask of lanes for which integers compare so. Processors compare for equality and invert
+    /// that; by itself, since the instruction that takes the mask may do it.
+    pub(crate) fn compare_lanes(&mut self, cc: IntCC, x: cl::Value, y: cl::Value) -> cl::Value {
+        match cc == IntCC::NotEqual {
+            true => {
+                let equal = self.ins().icmp(IntCC::Equal, x, y);
+                self.ins().bnot(equal)
+            }
+            false => self.ins().icmp(cc, x, y),
+        }
+    }
+
     /// The mask of the other lanes, if it takes fewer instructions: processors compare integers for
     /// equality, and invert that.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the enum is Cranelift's")]

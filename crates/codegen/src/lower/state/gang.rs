@@ -142,7 +142,13 @@ impl Lower<'_, '_> {
         let slots = self.b.field(core::mem::offset_of!(CtaContext, slots));
         let size = i64::from(self.out.frame.size);
         let idx = self.b.ins().uextend(types::I64, idx);
-        let at = self.b.ins().imul_imm_s(idx, size);
+        let at = match size.count_ones() {
+            1 => self
+                .b
+                .ins()
+                .ishl_imm_s(idx, i64::from(size.trailing_zeros())),
+            _ => self.b.ins().imul_imm_s(idx, size),
+        };
         let frame = self.b.ins().iadd(slots, at);
         self.b.def_var(frame_var, frame);
         if vars.is_empty() {

@@ -31,7 +31,7 @@ impl Lower<'_, '_> {
                 ty,
                 args: [a, b],
             } => self.subword_pairs(ty, a, b, |lower, x, y| {
-                lower.b.ins().icmp(condition(op), x, y)
+                lower.b.compare_lanes(condition(op), x, y)
             }),
             InstData::IntUnary {
                 op: IntUnaryOp::Not,
