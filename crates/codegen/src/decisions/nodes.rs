@@ -28,7 +28,7 @@ pub(crate) enum NodeForm {
     Once,
 }
 
-/// Nodes with more instructions, times quads, than this are emitted only once.
+/// Nodes with more operations, of quads and of scalars, than this are emitted only once.
 const MOST_TWICE: usize = 1000;
 
 /// With more other work per access than this, testing the mask at each access costs nothing
@@ -163,7 +163,6 @@ impl<'a> Decisions<'a> {
     fn wants_two_versions(&self, pos: usize, block: Block) -> bool {
         let insts = self.insts_after_wait(block);
         let is_full = self.inputs.whole_gangs && self.classes.body[pos] == MaskClass::Entry;
-        let quads = self.plan.gang.div_ceil(4) as usize;
         let asks = |&inst: &Inst| {
             let Some(access) = self.func.insts[inst].data.access() else {
                 return 0;
@@ -187,7 +186,21 @@ impl<'a> Decisions<'a> {
         if is_full && self.plan.affine_inputs[block].is_none() {
             return false;
         }
-        self.plan.gang > 1 && asked > 0 && insts.len() * quads < MOST_TWICE && pays
+        let size: usize = insts.iter().map(|&inst| self.operations(inst)).sum();
+        self.plan.gang > 1 && asked > 0 && size < MOST_TWICE && pays
+    }
+
+    /// How many operations an instruction is: one for each quad, or one on a scalar.
+    fn operations(&self, inst: Inst) -> usize {
+        let results = &self.func.insts[inst].results;
+        let is_scalar = |&result: &Value| {
+            self.plan.variability[result] != Variability::Varying
+                || self.invariants.is_pinned(result)
+        };
+        match !results.is_empty() && results.iter().all(is_scalar) {
+            true => 1,
+            false => self.plan.gang.div_ceil(4) as usize,
+        }
     }
 
     /// Whether a part of a node is emitted in another order if all lanes run.
