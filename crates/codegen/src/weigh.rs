@@ -340,3 +340,56 @@ fn words<'a>(func: &Function, plan: &Plan, values: impl Iterator<Item = &'a Valu
         })
         .sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use ptxjit_ir::{Function, InstData, ResizeOp, Space, SpecialReg, Type};
+    use ptxjit_passes::effort::Effort;
+    use ptxjit_testing::function;
+    use ptxjit_vectorize::PlanFacts;
+
+    use super::{places, streams};
+
+    /// A function that loads a word per thread, `step` bytes from one to the next, adds it to
+    /// itself so often, and stores the sum.
+    fn of_words(step: u64, n_sums: usize) -> Function {
+        function(&[], Type::B32, |b, _| {
+            let zero = b.iconst(Type::B64, 0);
+            let base = b.load(Space::Param, Type::B64, zero, 0);
+            let sreg = SpecialReg::TidX;
+            let tid = b.b.ins(InstData::Sreg { sreg }, Type::B32);
+            let step = b.iconst(Type::B32, step);
+            let arg = b.int(ptxjit_ir::IntBinaryOp::Mul, tid, step);
+            let (op, from, to) = (ResizeOp::Uext, Type::B32, Type::B64);
+            let wide = b.b.ins(InstData::Resize { op, from, to, arg }, Type::B64);
+            let addr = b.add(base, wide);
+            let mut sum = b.load(Space::Global, Type::B32, addr, 0);
+            for _ in 0..n_sums {
+                sum = b.add(sum, sum);
+            }
+            b.store(Space::Global, addr, 0, sum);
+            b.ret(sum);
+        })
+    }
+
+    fn does_stream(mut func: Function) -> bool {
+        let facts = PlanFacts {
+            one_dimensional: true,
+            whole_rows: true,
+            ..PlanFacts::default()
+        };
+        let plan = ptxjit_vectorize::run(&mut func, &[], 16, facts, &Effort::unlimited()).unwrap();
+        streams(&func, &plan, &places(&func, &plan))
+    }
+
+    #[test]
+    fn few_sums_of_contiguous_words_stream() {
+        assert!(does_stream(of_words(4, 4)));
+    }
+
+    #[test]
+    fn much_arithmetic_and_words_apart_do_not_stream() {
+        assert!(!does_stream(of_words(4, 40)));
+        assert!(!does_stream(of_words(12, 4)));
+    }
+}

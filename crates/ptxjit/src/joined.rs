@@ -138,3 +138,28 @@ impl Variants {
         Ok(can_join && gang > 1 && (gang > single.0[0] || has_rows))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Joined;
+    use crate::Dim3;
+
+    /// How many blocks of such a row are joined.
+    fn joined(n_blocks: u32, block: [u32; 3]) -> u32 {
+        Joined::most(Dim3([n_blocks, 1, 1]), Dim3(block)).0
+    }
+
+    #[test]
+    fn the_widest_gangs_come_first_and_then_the_longest_rows() {
+        assert_eq!(joined(64, [8, 4, 1]), 16);
+        // Ten blocks are more columns, in gangs of eight.
+        assert_eq!(joined(40, [12, 4, 1]), 8);
+    }
+
+    #[test]
+    fn few_blocks_are_left_and_threads_are_no_more_than_a_block_may_have() {
+        assert_eq!(joined(5, [32, 4, 1]), 1);
+        assert_eq!(joined(67, [8, 4, 1]), 8);
+        assert_eq!(joined(64, [32, 16, 1]), 2);
+    }
+}
