@@ -30,10 +30,6 @@ const TINY_STRIP_MINED: u32 = 16;
 /// further lane costs compile time and registers.
 const SHORT: usize = 250;
 
-/// Lanes of kernels that stream: each of their vectors takes few instructions, beside which the
-/// scalar ones of a gang are many.
-const STREAMS: u32 = 32;
-
 /// Divergent branches in a loop: with more, some lane of a wide gang nearly always takes another
 /// path.
 const FEW_DIVERGENCES: usize = 8;
@@ -173,9 +169,10 @@ fn by_weights(
             "at most {most}: a loop keeps {words} words of each thread live"
         ));
     }
-    // What is spilled is an operand in memory then, which costs less than half of the scalar code.
+    // A vector takes few instructions, beside which the scalar ones of a gang are many. Words that
+    // are spilled cost less than these.
     if most == few && traits.insts < SHORT && !weights.computes && weights.streams {
-        most = STREAMS;
+        most = WARP;
         reasons.push(format!("at most {most}: a short kernel that streams"));
     }
     most

@@ -32,7 +32,7 @@ impl Emitter<'_> {
     }
 
     /// The mask of lanes for which integers compare so. Processors compare for equality and invert
-    /// that; by itself, since the instruction that takes the mask may do it.
+    /// that. The inversion is an instruction of its own, which a conjunction takes in.
     pub(crate) fn compare_lanes(&mut self, cc: IntCC, x: cl::Value, y: cl::Value) -> cl::Value {
         match cc == IntCC::NotEqual {
             true => {

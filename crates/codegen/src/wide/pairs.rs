@@ -518,3 +518,16 @@ impl<'a> Pairs<'a> {
 fn is_vector(ty: Type) -> bool {
     ty.is_vector() && ty.bits() == 128
 }
+
+/// How often each value is used.
+fn count_uses(func: &Function) -> SecondaryMap<Value, u32> {
+    let mut n_uses: SecondaryMap<Value, u32> = SecondaryMap::new();
+    for block in func.layout.blocks() {
+        for inst in func.layout.block_insts(block) {
+            for value in func.dfg.inst_values(inst) {
+                n_uses[func.dfg.resolve_aliases(value)] += 1;
+            }
+        }
+    }
+    n_uses
+}

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::isomorphic::{is_narrowing, widened};
 use super::order::{Order, has_effect};
 use super::tests::{Bits, Test};
-use super::{Found, Operand, Signs, WIDE, WIDENED, clearing, is_vector, test_of_both};
+use super::{Found, Operand, Signs, WIDE, WIDENED, clearing, count_uses, is_vector, test_of_both};
 use crate::wide::masked::{MASKED, WIDE_MASKED};
 
 /// Keeps one value, and one instruction, of each pair. Returns how many accesses of memory have 256
@@ -50,16 +50,11 @@ pub(super) fn rewrite(
 /// Removes dead code. Cranelift would not emit it, but would count its uses, and so not fold loads
 /// into the others.
 pub(super) fn remove_unused(func: &mut Function) {
-    let mut n_uses: SecondaryMap<Value, u32> = SecondaryMap::new();
-    let mut unused: Vec<Inst> = Vec::new();
-    for block in func.layout.blocks() {
-        for inst in func.layout.block_insts(block) {
-            for value in func.dfg.inst_values(inst) {
-                n_uses[func.dfg.resolve_aliases(value)] += 1;
-            }
-            unused.push(inst);
-        }
-    }
+    let mut n_uses = count_uses(func);
+    let blocks = func.layout.blocks();
+    let mut unused: Vec<Inst> = blocks
+        .flat_map(|block| func.layout.block_insts(block))
+        .collect();
     let is_unused = |func: &Function, n_uses: &SecondaryMap<Value, u32>, inst: Inst| {
         let opcode = func.dfg.insts[inst].opcode();
         let results = func.dfg.inst_results(inst);

@@ -5,7 +5,8 @@
 //! the bytes of two vectors.
 
 use cranelift_codegen::ir::{Function, Inst, InstructionData, Opcode, Value, ValueDef, types};
-use cranelift_entity::SecondaryMap;
+
+use super::count_uses;
 
 /// A test of two vectors that are folded into one for it, and for nothing else.
 #[derive(Copy, Clone, Debug)]
@@ -44,18 +45,6 @@ pub(super) fn find_bits(func: &Function) -> Vec<Bits> {
         all.retain(|bits| parts(bits).into_iter().all(|part| n_uses[part] == 1));
     }
     all
-}
-
-fn count_uses(func: &Function) -> SecondaryMap<Value, u32> {
-    let mut n_uses: SecondaryMap<Value, u32> = SecondaryMap::new();
-    for block in func.layout.blocks() {
-        for inst in func.layout.block_insts(block) {
-            for value in func.dfg.inst_values(inst) {
-                n_uses[func.dfg.resolve_aliases(value)] += 1;
-            }
-        }
-    }
-    n_uses
 }
 
 fn bits_of(func: &Function, both: Inst) -> Option<Bits> {
