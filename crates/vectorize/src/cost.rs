@@ -90,9 +90,13 @@ pub(crate) const COPIED_FOR_NO_WRAP: Copied = Copied {
 /// on code size.
 pub(crate) const MOST_STARTS: usize = 8;
 pub(crate) const MOST_SITES: usize = 6;
+/// Quotients that change within this many gangs step in the copy: of longer stretches, most gangs
+/// have one quotient alone.
+pub(crate) const GANGS_PER_STEP: u64 = 4;
 /// A guard that tests more values than this costs more than the version gains.
 pub(crate) const MOST_INPUTS: usize = 6;
-/// A value with more definitions than these behind it counts as unstable, which bounds the search.
+/// A value with more definitions than these behind it counts as unstable, or as another one in each
+/// CTA, which bounds the search.
 pub(crate) const MOST_DEFINITIONS: usize = 64;
 
 // Memory.

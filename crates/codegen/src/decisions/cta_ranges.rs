@@ -79,6 +79,10 @@ pub(crate) enum Form {
     Remainder([Value; 2]),
     /// Shifted to the right; as an unsigned number it must have no sign.
     ShiftedRight(Value, i64, bool),
+    /// Divided by a constant of 2 or more; as an unsigned number it must have no sign.
+    Quotient(Value, i64, bool),
+    /// The bits of both.
+    Bits([Value; 2]),
     /// A counter of a loop.
     Counter,
     /// What the edges to a block pass.
@@ -243,6 +247,7 @@ impl<'a> Finder<'a> {
             | Form::MaskedBy(arg)
             | Form::Shifted(arg, _)
             | Form::ShiftedRight(arg, ..)
+            | Form::Quotient(arg, ..)
             | Form::Negated(arg)
             | Form::SignExtended(arg)
             | Form::ZeroExtended(arg) => SmallVec::from_slice(&[arg]),
@@ -252,6 +257,7 @@ impl<'a> Finder<'a> {
             | Form::Least(args)
             | Form::Greatest(args)
             | Form::OneOf(args)
+            | Form::Bits(args)
             | Form::Remainder(args) => SmallVec::from_slice(&args),
             Form::Counter | Form::Merge => self.inputs(value).unwrap_or_default(),
         }
@@ -311,6 +317,8 @@ impl<'a> Finder<'a> {
             | Form::Product(_)
             | Form::Shifted(..)
             | Form::ShiftedRight(..)
+            | Form::Quotient(..)
+            | Form::Bits(_)
             | Form::Negated(_)
             | Form::SignExtended(_)
             | Form::ZeroExtended(_)

@@ -6,7 +6,7 @@
 //! (Warren, "Hacker's Delight", chapter 10).
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self as cl, InstBuilder};
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{FloatFmt, NumFmt, Type};
 
 use super::{Emitter, Quad};
@@ -129,6 +129,37 @@ impl Emitter<'_> {
         let is_zero = self.ins().icmp(IntCC::Equal, y, none);
         let ones = self.vconst(Type::B64, u64::MAX);
         self.pick(is_zero, ones, result)
+    }
+
+    /// The quotient of a 32-bit scalar by a constant; `None` for divisors of less than 2.
+    pub(crate) fn scalar_divide_constant(
+        &mut self,
+        signed: bool,
+        x: cl::Value,
+        d: i64,
+    ) -> Option<cl::Value> {
+        if signed {
+            let d = i32::try_from(d).ok().filter(|&d| d >= 2)?;
+            let (multiplier, shift) = signed_magic(d);
+            let wide = self.ins().sextend(types::I64, x);
+            let product = self.ins().imul_imm_s(wide, i64::from(multiplier as u32));
+            let shifted = self.ins().sshr_imm_s(product, i64::from(32 + shift));
+            let shifted = self.ins().ireduce(types::I32, shifted);
+            let sign = self.ins().ushr_imm_s(x, 31);
+            return Some(self.ins().iadd(shifted, sign));
+        }
+        let d = d as u32;
+        let magic = (d >= 2 && !d.is_power_of_two()).then(|| unsigned_magic(d))?;
+        let wide = self.ins().uextend(types::I64, x);
+        let product = self.ins().imul_imm_s(wide, i64::from(magic.multiplier));
+        let high = if magic.add {
+            let high = self.ins().ushr_imm_s(product, 32);
+            let sum = self.ins().iadd(high, wide);
+            self.ins().ushr_imm_s(sum, i64::from(magic.shift))
+        } else {
+            self.ins().ushr_imm_s(product, i64::from(32 + magic.shift))
+        };
+        Some(self.ins().ireduce(types::I32, high))
     }
 
     pub(crate) fn divide_constant(&mut self, x: cl::Value, d: u32) -> Option<cl::Value> {

@@ -75,8 +75,9 @@ impl Emitter<'_> {
             IntBinaryOp::UmulWide | IntBinaryOp::SmulWide => {
                 self.scalar_mul_wide(op == IntBinaryOp::SmulWide, ty, x, y)
             }
-            IntBinaryOp::Udiv => self.scalar_udiv(false, ty, x, y),
-            IntBinaryOp::Sdiv => self.scalar_sdiv(false, ty, x, y),
+            IntBinaryOp::Udiv | IntBinaryOp::Sdiv => {
+                self.scalar_divide(op == IntBinaryOp::Sdiv, ty, x, y)
+            }
             IntBinaryOp::Urem | IntBinaryOp::Srem => {
                 self.scalar_rem(op == IntBinaryOp::Srem, ty, x, y)
             }
@@ -168,6 +169,17 @@ impl Emitter<'_> {
         let is_large = self.ins().icmp(cc, rest, divisor);
         let rest = self.ins().ireduce(types::I32, rest);
         self.unless(is_large, &[rest], |b| vec![general(b)])[0]
+    }
+
+    fn scalar_divide(&mut self, signed: bool, ty: Type, x: cl::Value, y: cl::Value) -> cl::Value {
+        let constant = self.known(y).filter(|_| ty == Type::B32);
+        if let Some(quotient) = constant.and_then(|d| self.scalar_divide_constant(signed, x, d)) {
+            return quotient;
+        }
+        match signed {
+            true => self.scalar_sdiv(false, ty, x, y),
+            false => self.scalar_udiv(false, ty, x, y),
+        }
     }
 
     /// Hardware traps on a zero divisor, PTX does not.

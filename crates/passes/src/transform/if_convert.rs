@@ -41,7 +41,7 @@ pub fn run(func: &mut Function) -> bool {
         func,
         &Rules {
             may_convert: &|_, _| true,
-            cost: &|func, inst| cost(&func.insts[inst].data),
+            cost: &|func, inst| cost(func, &func.insts[inst].data),
             max_cost: MAX_COST,
             max_selects: MAX_SELECTS,
         },
@@ -243,7 +243,7 @@ fn insert_before(func: &mut Function, block: Block, next: Inst, data: InstData) 
 }
 
 /// Rough cost of an operation; none if it may not run for nothing.
-pub fn cost(data: &InstData) -> Option<u32> {
+pub fn cost(func: &Function, data: &InstData) -> Option<u32> {
     // How many threads are on either side is another matter once both run together.
     if let InstData::Count { sides: false, .. } = data {
         return Some(1);
@@ -255,8 +255,13 @@ pub fn cost(data: &InstData) -> Option<u32> {
         InstData::Const { .. } => 0,
         InstData::IntBinary {
             op: IntBinaryOp::Udiv | IntBinaryOp::Sdiv | IntBinaryOp::Urem | IntBinaryOp::Srem,
+            args: [_, divisor],
             ..
-        } => 20,
+        } => match func.as_const(*divisor) {
+            // A product, its shift and its sign.
+            Some(_) => 4,
+            None => 20,
+        },
         InstData::FloatBinary {
             op: FloatBinaryOp::Div | FloatBinaryOp::DivApprox | FloatBinaryOp::DivFull,
             ..

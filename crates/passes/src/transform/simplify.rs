@@ -29,6 +29,7 @@ mod float;
 mod int;
 mod known;
 mod logic;
+mod quotient;
 mod sums;
 
 pub use known::possible_in as possible_bits;

@@ -4,9 +4,12 @@ use std::ops::RangeInclusive;
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
-    Block, Function, Inst, InstData, IntBinaryOp, ResizeOp, Space, SpecialReg, SrcLoc, Type, Value,
-    ValueDef,
+    Block, Effect, Function, Inst, InstData, IntBinaryOp, ResizeOp, Space, SpecialReg, SrcLoc,
+    Type, Value, ValueDef,
 };
+
+use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
 
 use crate::analysis::order::{Node, Order};
 use crate::cost;
@@ -148,35 +151,94 @@ pub(crate) struct Steps<'a> {
     is_inside: SecondaryMap<Inst, bool>,
 }
 
-/// How far a value moves from one CTA to its neighbor in x. This is a guess that ignores clamps and
-/// wrapping. `None` if the value depends on memory that kernels write or on a thread's control
-/// flow: so the operands of the step are available wherever the value is.
-pub(crate) fn to_next_cta(func: &Function, value: Value) -> Option<Step> {
-    cta_step(func, value, cost::DEPTH_OF_STEP)
+/// How far values move from one CTA to its neighbor in x.
+pub(crate) struct CtaSteps<'a> {
+    func: &'a Function,
+    /// What edges pass to the parameters of blocks.
+    passed: SecondaryMap<Value, SmallVec<[Value; 2]>>,
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "others have no known step")]
-fn cta_step(func: &Function, value: Value, depth: u32) -> Option<Step> {
-    let depth = depth.checked_sub(1)?;
-    let step = |value: Value| cta_step(func, value, depth);
-    match *func.def_inst(value)? {
-        InstData::Const { .. } => Some(Step::Const(0)),
-        InstData::Sreg { sreg } => Some(Step::Const(i64::from(sreg == SpecialReg::CtaidX))),
-        InstData::Load {
-            space: Space::Param | Space::Const,
-            addr,
-            ..
-        } => (step(addr)? == Step::Const(0)).then_some(Step::Const(0)),
-        InstData::Resize { op, from, arg, .. } => Some(step(arg)?.resized(op, from)),
-        InstData::IntBinary { op, ty, args } => match op {
-            IntBinaryOp::Smin | IntBinaryOp::Smax | IntBinaryOp::Umin | IntBinaryOp::Umax => {
-                either(step(args[0])?, step(args[1])?)
+impl<'a> CtaSteps<'a> {
+    pub(crate) fn new(func: &'a Function) -> CtaSteps<'a> {
+        let mut passed: SecondaryMap<Value, SmallVec<[Value; 2]>> = SecondaryMap::new();
+        for call in func.blocks.values().flat_map(|data| data.term.targets()) {
+            let params = &func.blocks[call.block].params;
+            params
+                .iter()
+                .zip(&call.args)
+                .for_each(|(&param, &arg)| passed[param].push(arg));
+        }
+        CtaSteps { func, passed }
+    }
+
+    /// The step of a value. This is a guess that ignores clamps and wrapping. `None` if the value
+    /// depends on memory that kernels write, or on a thread's control flow in another way in each
+    /// CTA: so the operands of the step are available wherever the value is.
+    pub(crate) fn of(&self, value: Value) -> Option<Step> {
+        self.step(value, cost::DEPTH_OF_STEP)
+    }
+
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "others do not move, or have no step"
+    )]
+    fn step(&self, value: Value, depth: u32) -> Option<Step> {
+        let depth = depth.checked_sub(1)?;
+        let ValueDef::Result(inst, _) = self.func.values[value].def else {
+            return self.is_independent(value).then_some(Step::Const(0));
+        };
+        let step = |value: Value| self.step(value, depth);
+        let data = &self.func.insts[inst].data;
+        match *data {
+            InstData::Const { .. } => Some(Step::Const(0)),
+            InstData::Sreg { sreg } => Some(Step::Const(i64::from(sreg == SpecialReg::CtaidX))),
+            InstData::Resize { op, from, arg, .. } => Some(step(arg)?.resized(op, from)),
+            InstData::IntBinary { op, ty, args } => match op {
+                IntBinaryOp::Smin | IntBinaryOp::Smax | IntBinaryOp::Umin | IntBinaryOp::Umax => {
+                    either(step(args[0])?, step(args[1])?)
+                }
+                IntBinaryOp::Or | IntBinaryOp::Xor => Some(step(args[0])?.plus(step(args[1])?)),
+                _ => combined(self.func, op, ty, args, step)
+                    .or_else(|| self.is_independent(value).then_some(Step::Const(0))),
+            },
+            InstData::Select { args: [a, b], .. } => either(step(a)?, step(b)?),
+            _ => self.is_independent(value).then_some(Step::Const(0)),
+        }
+    }
+
+    /// Whether a value is the same in the next CTA.
+    fn is_independent(&self, value: Value) -> bool {
+        let mut seen: FxHashSet<Value> = FxHashSet::default();
+        let mut work = vec![value];
+        while let Some(value) = work.pop() {
+            if !seen.insert(value) {
+                continue;
             }
-            IntBinaryOp::Or | IntBinaryOp::Xor => Some(step(args[0])?.plus(step(args[1])?)),
-            _ => combined(func, op, ty, args, step),
-        },
-        InstData::Select { args: [a, b], .. } => either(step(a)?, step(b)?),
-        _ => None,
+            if seen.len() > cost::MOST_DEFINITIONS {
+                return false;
+            }
+            let ValueDef::Result(inst, _) = self.func.values[value].def else {
+                // Callers pass parameters of functions.
+                if self.passed[value].is_empty() {
+                    return false;
+                }
+                work.extend(&self.passed[value]);
+                continue;
+            };
+            let data = &self.func.insts[inst].data;
+            let is_same = if let InstData::Sreg { sreg } = *data {
+                sreg != SpecialReg::CtaidX && !sreg.is_volatile()
+            } else if let InstData::Load { space, .. } = *data {
+                matches!(space, Space::Param | Space::Const)
+            } else {
+                data.effect() == Effect::Pure
+            };
+            if !is_same {
+                return false;
+            }
+            work.extend(data.args());
+        }
+        true
     }
 }
 

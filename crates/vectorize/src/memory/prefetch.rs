@@ -2,8 +2,9 @@
 //!
 //! Consecutive CTAs run on one thread of the host, and mostly work on consecutive bytes. Hardware
 //! prefetches these late, from the first miss on each page, and not at all if a CTA takes little
-//! from each of many pages. So an access outside of loops is followed by a hint for where the same
-//! gang will access in the next CTA. By the time that CTA runs the line is there.
+//! from each of many pages. So an access outside of loops, or in one that fills shared memory, is
+//! followed by a hint for where the same gang will access in the next CTA. By the time that CTA
+//! runs the line is there.
 //!
 //! Hardware prefetches within the few pages that a program streams through. Between two barriers a
 //! CTA fetches a few bytes each from many pages, as of the rows of a tile, and in the next
@@ -20,11 +21,11 @@
 use std::cell::OnceCell;
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Function, Inst, InstData, Space, Type, Value, ValueDef};
+use ptxjit_ir::{Block, Effect, Function, Inst, InstData, Space, Type, Value, ValueDef};
 use rustc_hash::FxHashMap;
 
 use crate::analysis::divergence::Divergence;
-use crate::analysis::evolution::{self, Loop, Step, Steps};
+use crate::analysis::evolution::{CtaSteps, Loop, Step, Steps};
 use crate::analysis::grid::Ctas;
 use crate::analysis::order::{Node, Order};
 use crate::analysis::sums::Sum;
@@ -44,7 +45,7 @@ pub(crate) fn run(
     (divergence, ctas): (&Divergence, &OnceCell<Ctas>),
 ) -> usize {
     let mut found = Vec::new();
-    let mut near: Vec<Hint> = for_next_cta(func, order, divergence);
+    let mut near: Vec<Hint> = for_next_cta(func, order, waits, divergence);
     let preds = predecessors(func);
     for node in &order.nodes {
         let Node::LoopEnd(header) = *node else {
@@ -88,14 +89,22 @@ pub(crate) fn run(
     found.len() + near.len()
 }
 
-fn for_next_cta(func: &Function, order: &Order, divergence: &Divergence) -> Vec<Hint> {
+fn for_next_cta(
+    func: &Function,
+    order: &Order,
+    waits: &SecondaryMap<Block, bool>,
+    divergence: &Divergence,
+) -> Vec<Hint> {
     let mut hints: Vec<Hint> = Vec::new();
     let mut near = Near::default();
+    let steps = CtaSteps::new(func);
+    let filling = fills(func, order, waits);
     for node in &order.nodes {
         let Node::Block(block) = *node else {
             continue;
         };
-        if order.innermost(block).is_some() {
+        let around = order.innermost(block);
+        if around.is_some_and(|header| !filling.contains(&header)) {
             continue;
         }
         for &inst in &func.blocks[block].insts {
@@ -113,7 +122,7 @@ fn for_next_cta(func: &Function, order: &Order, divergence: &Divergence) -> Vec<
             if hints.len() >= cost::MOST_HINTS {
                 continue;
             }
-            let step = evolution::to_next_cta(func, access.addr);
+            let step = steps.of(access.addr);
             if let Some(hint) = Hint::new(divergence, (block, inst), access, step) {
                 near.add(place, hints.len());
                 hints.push(hint);
@@ -121,6 +130,35 @@ fn for_next_cta(func: &Function, order: &Order, divergence: &Divergence) -> Vec<
         }
     }
     hints
+}
+
+/// The headers of loops, in no other loop, that bring memory to shared variables: a CTA takes no
+/// more than fits there.
+fn fills(func: &Function, order: &Order, waits: &SecondaryMap<Block, bool>) -> Vec<Block> {
+    let loops = order.nodes.iter().filter_map(|node| match *node {
+        Node::LoopEnd(header) => Loop::new(order, header),
+        Node::Block(_) => None,
+    });
+    let loops: Vec<Loop<'_>> = loops.collect();
+    let is_outermost = |around: &&Loop<'_>| {
+        let mut others = loops.iter().filter(|other| other.header != around.header);
+        !around.has_inner && !others.any(|other| other.contains(around.header))
+    };
+    let fills = |around: &&Loop<'_>| {
+        let stored = |space: Space| {
+            let blocks = around.members.iter();
+            let mut insts = blocks.flat_map(|&block| &func.blocks[block].insts);
+            insts.any(|&inst| {
+                let data = &func.insts[inst].data;
+                let access = data.access().filter(|_| data.effect() == Effect::Write);
+                access.is_some_and(|access| access.space == space)
+            })
+        };
+        let waits = around.members.iter().any(|&block| waits[block]);
+        stored(Space::Shared) && !stored(Space::Global) && !stored(Space::Generic) && !waits
+    };
+    let found = loops.iter().filter(is_outermost).filter(fills);
+    found.map(|around| around.header).collect()
 }
 
 fn for_next_gang(

@@ -56,7 +56,7 @@ pub(crate) fn run(func: &mut Function, entries: &[Block], gang: u32, facts: Plan
         if let Some(access) = node.data.access().filter(|_| may_mask(&node.data)) {
             return (!is_varying(access.addr)).then_some(cost::COST_OF_MASKED_LOAD);
         }
-        let price = if_convert::cost(&node.data)?;
+        let price = if_convert::cost(func, &node.data)?;
         let is_vector = node.results.iter().any(|&result| is_varying(result));
         Some(if is_vector { price } else { 0 })
     };
@@ -85,8 +85,9 @@ fn is_side(func: &Function, block: Block) -> bool {
     matches!(data.term, Terminator::Jump(_)) && insts.any(|&inst| may_mask(&func.insts[inst].data))
 }
 
+/// Whether a load may be masked.
 #[expect(clippy::wildcard_enum_match_arm, reason = "others are not masked")]
-fn may_mask(data: &InstData) -> bool {
+pub(crate) fn may_mask(data: &InstData) -> bool {
     match *data {
         InstData::MaskedLoad { .. } => true,
         InstData::Load { space, sem, n, .. } => {

@@ -20,6 +20,7 @@ use ptxjit_ir::{
     Block, BlockCall, CompareOp, Function, Inst, InstData, IntBinaryOp, ResizeOp, Terminator, Type,
     Value, ValueDef,
 };
+use ptxjit_passes::transform::dce;
 use rustc_hash::FxHashMap;
 
 use crate::analysis::divergence::Divergence;
@@ -31,9 +32,11 @@ use crate::{PlanFacts, order};
 
 mod guards;
 mod regions;
+mod steps;
 
 use guards::{Outcome, Test};
 use regions::{detach_end, is_accessed, region};
+use steps::Steps;
 
 /// How an index may deviate from an affine one.
 #[derive(Copy, Clone)]
@@ -47,6 +50,9 @@ enum Kind {
     /// A quotient, or an index without its low bits: uniform unless a multiple lies between two
     /// lanes.
     Quotient(IntBinaryOp),
+    /// A quotient by a constant of which most gangs have two: the lanes from some on have the next
+    /// one.
+    Step(IntBinaryOp),
     /// A selection: another value if a comparison holds, or if it does not hold.
     Chosen {
         op: CompareOp,
@@ -126,6 +132,10 @@ pub(crate) fn run(
             known = None;
             leads = find_leads(func);
         }
+    }
+    // Of loads that were split, the whole address; what only a branch uses then is emitted there.
+    if n_copied > 0 {
+        dce::run(func);
     }
     n_copied
 }
@@ -314,9 +324,13 @@ impl Finder<'_> {
         let span = stride
             .unsigned_abs()
             .saturating_mul(u64::from(self.divergence.gang - 1));
-        let fits = self
-            .period(op, bound, ty)
-            .is_none_or(|period| span < period);
+        let period = self.period(op, bound, ty);
+        let fits = period.is_none_or(|period| span < period);
+        let gangs = cost::GANGS_PER_STEP.saturating_mul(span + 1);
+        let divides = matches!(op, IntBinaryOp::Udiv | IntBinaryOp::Sdiv);
+        let is_plain = ty == Type::B32 && stride > 0 && !self.divergence.facts.keeps_accesses;
+        let steps = divides && is_plain && period.is_some_and(|period| period <= gangs);
+        let kind = if steps { Kind::Step(op) } else { kind };
         let is_even = || self.is_even(bound, before, cost::DEPTH_OF_INDEX);
         (fits && is_even()).then_some(Site {
             inst,
@@ -442,7 +456,7 @@ impl Finder<'_> {
         };
         if let Some(site) = before.iter().find(|site| site.inst == inst) {
             return match site.kind {
-                Kind::Quotient(_) => None,
+                Kind::Quotient(_) | Kind::Step(_) => None,
                 Kind::Modulo(_) | Kind::Bits(_) | Kind::Extreme(_) | Kind::Chosen { .. } => {
                     self.stride(site.affine, before, depth)
                 }
@@ -499,7 +513,7 @@ fn copy(
     let mut holds: Option<Value> = None;
     let mut passed: Vec<(Site, Outcome)> = Vec::new();
     for site in sites {
-        let before: Vec<Site> = passed.iter().map(|&(site, _)| site).collect();
+        let before = sites_of(&passed);
         let Some((here, outcome)) = test.site(site, &before) else {
             continue;
         };
@@ -520,9 +534,17 @@ fn copy(
     let old: Vec<Block> = std::iter::once(rest).chain(region).collect();
     let copies = Copies::new(func, old, &[]);
     let same = |value: Value| copies.values.get(&value).copied().unwrap_or(value);
+    let before = sites_of(&passed);
+    let mut steps = Steps::new((divergence, stable), start, &copies, &before);
     for (site, outcome) in passed {
-        put_sum(func, start, &site, outcome, &same);
+        match outcome {
+            Outcome::Step(quotients) => steps.put(func, &site, quotients),
+            Outcome::Away(_) | Outcome::Affine | Outcome::Same(_) => {
+                put_sum(func, start, &site, outcome, &same);
+            }
+        }
     }
+    steps.split_all(func);
     func.blocks[start].term = Terminator::Brif {
         cond: holds,
         then_: BlockCall::new(copies.blocks[&rest]),
@@ -530,6 +552,13 @@ fn copy(
     };
     func.blocks[start].term_loc = loc;
     copies.repair_uses(func, None);
+}
+
+/// The sites of which the rest of a block is known to depend by uniform distances.
+fn sites_of(passed: &[(Site, Outcome)]) -> Vec<Site> {
+    let is_step = |site: &Site| matches!(site.kind, Kind::Step(_));
+    let sites = passed.iter().map(|&(site, _)| site);
+    sites.filter(|site| !is_step(site)).collect()
 }
 
 /// Makes the copy of a site's instruction a sum that says what the test has found. Values are the
@@ -555,6 +584,7 @@ fn put_sum(
         Outcome::Away(distance) => [same(site.affine), distance],
         Outcome::Affine => [same(site.affine), zero()],
         Outcome::Same(value) => [value, zero()],
+        Outcome::Step(_) => unreachable!("steps are selections"),
     };
     func.insts[inst].data = InstData::IntBinary {
         op: IntBinaryOp::Add,

@@ -43,6 +43,38 @@ impl Finder<'_> {
         is_first.then_some(wrapped)
     }
 
+    /// The divisor, if this is the largest multiple of it up to a number: the rest is a remainder.
+    /// In a version for gangs with few quotients, these are the first and the last lane's.
+    fn divisor_of(&self, number: Value, multiple: Value) -> Option<Value> {
+        if let Some(&InstData::Select { args, .. }) = self.func.def_inst(multiple) {
+            let [a, b] = args.map(|arg| self.divisor_of(number, arg));
+            return a.filter(|_| a == b);
+        }
+        let Some(&InstData::IntBinary {
+            op: IntBinaryOp::Mul,
+            ty: Type::B32,
+            args: [quotient, divisor],
+        }) = self.func.def_inst(multiple)
+        else {
+            return None;
+        };
+        let Some(&InstData::IntBinary {
+            op: IntBinaryOp::Sdiv | IntBinaryOp::Udiv,
+            args: [dividend, by],
+            ..
+        }) = self.func.def_inst(quotient)
+        else {
+            return None;
+        };
+        let is_number = dividend == number
+            || matches!(
+                self.func.def_inst(dividend),
+                Some(&InstData::EndLane { arg, .. }) if arg == number
+            );
+        let is_constant = self.func.as_const(divisor).is_some_and(|it| it as i32 > 1);
+        (is_number && is_constant && by == divisor).then_some(divisor)
+    }
+
     /// `None` if the range cannot be computed.
     #[expect(clippy::wildcard_enum_match_arm, reason = "others are not monotone")]
     pub(crate) fn form(&self, value: Value) -> Option<Form> {
@@ -106,7 +138,19 @@ impl Finder<'_> {
         let constant = |value| self.func.as_const(value);
         match (op, ty) {
             (IntBinaryOp::Add, Type::B32 | Type::B64) => Some(Form::Sum(args)),
-            (IntBinaryOp::Sub, Type::B32 | Type::B64) => Some(Form::Difference(args)),
+            (IntBinaryOp::Sub, Type::B32 | Type::B64) => {
+                let [number, multiple] = args;
+                let divisor = self.divisor_of(number, multiple);
+                let rest = divisor.map(|divisor| Form::Remainder([number, divisor]));
+                Some(rest.unwrap_or(Form::Difference(args)))
+            }
+            (IntBinaryOp::Or, Type::B32) => Some(Form::Bits(args)),
+            (IntBinaryOp::Sdiv | IntBinaryOp::Udiv, Type::B32) => constant(args[1])
+                .filter(|&divisor| (2..=i32::MAX as u64).contains(&divisor))
+                .map(|divisor| {
+                    let is_unsigned = op == IntBinaryOp::Udiv;
+                    Form::Quotient(args[0], divisor as i64, is_unsigned)
+                }),
             (IntBinaryOp::Mul, Type::B32) | (IntBinaryOp::SmulWide, Type::B32) => {
                 Some(Form::Product(args))
             }

@@ -94,6 +94,7 @@ impl<'a> Finder<'a> {
                 | Form::Lane(_)
                 | Form::Thread(_)
                 | Form::OneOf(_)
+                | Form::Bits(_)
                 | Form::MaskedBy(_)
                 | Form::Remainder(_)
                 | Form::Counter
@@ -110,6 +111,7 @@ impl<'a> Finder<'a> {
                 | Form::Negated(_)
                 | Form::Shifted(..)
                 | Form::ShiftedRight(..)
+                | Form::Quotient(..)
                 | Form::SignExtended(_)
                 | Form::ZeroExtended(_)
                 | Form::Least(_)

@@ -5,7 +5,7 @@ use ptxjit_ir::{Space, Value};
 use ptxjit_vectorize::Variability;
 
 use crate::lower::Lower;
-use crate::ops::{Address, Wrapping, small};
+use crate::ops::{Address, Val, Wrapping, small};
 use crate::wide::prefetch;
 
 /// Bytes of a cache line.
@@ -35,7 +35,11 @@ impl Lower<'_, '_> {
                 self.prefetch_of_lanes(&lanes, step, offset, size);
                 return;
             }
-            None => return,
+            // Behind a masked load, which resolves its address where some lane runs.
+            None => match self.get(addr) {
+                Val::Affine(at, stride) => (at, stride),
+                Val::Uniform(_) | Val::Varying(_) => return,
+            },
         };
         let (at, offset) = self.step_on(at, step, offset);
         let reach = stride * (self.b.lanes as i64 - 1);

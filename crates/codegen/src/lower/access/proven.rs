@@ -216,6 +216,17 @@ impl Lower<'_, '_> {
                 }
                 self.each(arg, |lower, x| lower.b.ins().sshr_imm_s(x, count))
             }
+            Form::Quotient(arg, divisor, is_unsigned) => {
+                let arg = of(self, arg, proof);
+                if is_unsigned {
+                    self.require_no_sign(arg[0], proof);
+                }
+                self.each(arg, |lower, x| lower.divided(x, divisor))
+            }
+            Form::Bits(args) => {
+                let args = args.map(|arg| of(self, arg, proof));
+                self.bits_of_both(args)
+            }
             Form::Masked(arg, mask) if finder.is_single_value(arg) => {
                 let arg = of(self, arg, proof);
                 self.each(arg, |lower, x| lower.b.ins().band_imm_s(x, mask))
@@ -248,6 +259,25 @@ impl Lower<'_, '_> {
     fn require_no_sign(&mut self, number: cl::Value, proof: &mut Proof) {
         let sign = self.b.ins().ushr_imm_s(number, 32);
         self.gather(&mut proof.inexact, sign);
+    }
+
+    /// The quotient of a number that is found to fit into 32 bits.
+    fn divided(&mut self, x: cl::Value, divisor: i64) -> cl::Value {
+        let x = self.b.ins().ireduce(types::I32, x);
+        let quotient = self.b.scalar_divide_constant(true, x, divisor);
+        let quotient = quotient.expect("the divisor is 2 or more");
+        self.b.ins().sextend(types::I64, quotient)
+    }
+
+    /// The range of numbers with the bits of two: a negative one is at least the negative operand,
+    /// and numbers without signs have no more bits than their sum.
+    fn bits_of_both(&mut self, [x, y]: [Range; 2]) -> Range {
+        let low = self.b.ins().smin(x[0], y[0]);
+        let zero = self.b.ins().iconst(types::I64, 0);
+        let [x, y] = [x, y].map(|range| self.b.ins().smax(range[1], zero));
+        let sum = self.b.ins().iadd(x, y);
+        let most = self.b.ins().iconst(types::I64, i64::from(i32::MAX));
+        [low, self.b.ins().smin(sum, most)]
     }
 
     /// The range of remainders, of which neither number may be negative, nor the divisor zero.
@@ -310,6 +340,8 @@ impl Lower<'_, '_> {
             | Form::Thread(_)
             | Form::Shifted(..)
             | Form::ShiftedRight(..)
+            | Form::Quotient(..)
+            | Form::Bits(_)
             | Form::Negated(_)
             | Form::Masked(..)
             | Form::MaskedBy(_)

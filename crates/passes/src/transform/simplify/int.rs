@@ -2,7 +2,7 @@
 
 use ptxjit_ir::{InstData, IntBinaryOp, IntUnaryOp, ResizeOp, Type, Value};
 
-use super::{Ctx, Found, known, logic, sums};
+use super::{Ctx, Found, known, logic, quotient, sums};
 use crate::transform::gvn::is_commutative;
 
 /// Rules for one operand.
@@ -63,7 +63,9 @@ pub(super) fn binary(ctx: &mut Ctx, op: IntBinaryOp, ty: Type, args: [Value; 2])
     }
     let c = ctx.as_const(b);
     match op {
-        IntBinaryOp::Add => add(ctx, ty, a, b, c).or_else(|| sums::cancel(ctx, op, ty, args)),
+        IntBinaryOp::Add => add(ctx, ty, a, b, c)
+            .or_else(|| (ty == Type::B32).then(|| quotient::signed(ctx, a, b))?)
+            .or_else(|| sums::cancel(ctx, op, ty, args)),
         IntBinaryOp::Sub => sub(ctx, ty, a, b, c).or_else(|| sums::cancel(ctx, op, ty, args)),
         IntBinaryOp::Mul => mul(ctx, ty, a, c?),
         IntBinaryOp::UmulWide => mul_wide(ctx, ty, a, c?, ResizeOp::Uext),
@@ -360,7 +362,8 @@ fn mul_wide(ctx: &mut Ctx, ty: Type, a: Value, c: u64, op: ResizeOp) -> Option<F
 
 fn divide(ctx: &mut Ctx, op: IntBinaryOp, ty: Type, a: Value, c: u64) -> Option<Found> {
     if !c.is_power_of_two() {
-        return None;
+        let divides = op == IntBinaryOp::Udiv;
+        return divides.then(|| divide_shifted(ctx, ty, a, c))?;
     }
     if op == IntBinaryOp::Urem {
         let mask = ctx.constant(ty, c - 1);
@@ -368,6 +371,22 @@ fn divide(ctx: &mut Ctx, op: IntBinaryOp, ty: Type, a: Value, c: u64) -> Option<
     }
     let count = ctx.constant(Type::B32, c.trailing_zeros().into());
     Some(Found::Inst(inst(IntBinaryOp::Ushr, ty, a, count)))
+}
+
+/// Compilers shift dividends of even divisors first, and divide by what is left.
+fn divide_shifted(ctx: &mut Ctx, ty: Type, a: Value, c: u64) -> Option<Found> {
+    let InstData::IntBinary {
+        op: IntBinaryOp::Ushr,
+        args: [x, k],
+        ..
+    } = ctx.def(a)?
+    else {
+        return None;
+    };
+    let k = ctx.as_const(k).filter(|&k| k < u64::from(ty.bits()))?;
+    let product = u64::try_from(u128::from(c) << k).ok();
+    let divisor = ctx.constant(ty, product.filter(|&product| product <= ty.mask())?);
+    Some(Found::Inst(inst(IntBinaryOp::Udiv, ty, x, divisor)))
 }
 
 /// The operand of an operation that alone decides its bits from `bit` on: the other one has none
@@ -399,6 +418,11 @@ fn shift(ctx: &mut Ctx, op: IntBinaryOp, ty: Type, a: Value, c: u64) -> Option<F
         }
         let count = ctx.constant(Type::B32, last);
         return Some(Found::Inst(inst(op, ty, a, count)));
+    }
+    if (op, ty) == (IntBinaryOp::Ushr, Type::B32)
+        && let Some(found) = quotient::unsigned(ctx, a, c)
+    {
+        return Some(found);
     }
     let InstData::IntBinary {
         op: inner,

@@ -2,7 +2,7 @@
 
 use ptxjit_ir::{CompareOp, InstData, IntBinaryOp, Space, SpecialReg, Type, Value};
 
-use super::{Step, to_next_cta};
+use super::{CtaSteps, Step};
 use ptxjit_testing::{Build, function};
 
 const B32: Type = Type::B32;
@@ -20,7 +20,7 @@ fn step(build: impl FnOnce(&mut Build<'_>) -> Value) -> Option<Step> {
         let zero = b.iconst(B64, 0);
         b.ret(zero);
     });
-    to_next_cta(&func, made.expect("it was built"))
+    CtaSteps::new(&func).of(made.expect("it was built"))
 }
 
 /// `(ctaid.x * n + tid.x) * 4`, wide.
@@ -103,5 +103,9 @@ fn what_depends_on_the_way_taken_is_unknown() {
         let zero = b.iconst(B64, 0);
         b.ret(zero);
     });
-    assert!(to_next_cta(&func, joined.expect("it was built")).is_none());
+    assert!(
+        CtaSteps::new(&func)
+            .of(joined.expect("it was built"))
+            .is_none()
+    );
 }

@@ -28,6 +28,8 @@ pub(super) enum Outcome {
     Affine,
     /// Uniform.
     Same(Value),
+    /// The quotients of the first and of the last lane; no lane has another one.
+    Step([Value; 2]),
 }
 
 /// Emits guards at the end of a block.
@@ -107,6 +109,22 @@ impl Test<'_> {
                     .map(|end| self.binary(op, site.ty, [end, bound]));
                 let holds = self.quotient(op, site.ty, &affine, bound, ends)?;
                 (holds, Outcome::Same(ends[0]), ends)
+            }
+            Kind::Step(op) => {
+                let bound = self.end(site.bound, false, cost::DEPTH_OF_INDEX)?;
+                let ends = affine
+                    .ends
+                    .map(|end| self.binary(op, site.ty, [end, bound]));
+                let is_signed = op == IntBinaryOp::Sdiv;
+                let mut holds = self.rises(site.ty, &affine, is_signed);
+                // Quotients of negative numbers change behind a multiple, those of others at one.
+                if is_signed {
+                    let zero = self.constant(site.ty, 0);
+                    let is_positive =
+                        self.compare(CompareOp::Sle, site.ty, [zero, affine.in_order[0]]);
+                    holds = self.both(holds, is_positive);
+                }
+                (holds, Outcome::Step(ends), ends)
             }
             Kind::Extreme(op) => {
                 let bound = self.end(site.bound, false, cost::DEPTH_OF_INDEX)?;

@@ -1,0 +1,293 @@
+//! Quotients of which a gang has two.
+//!
+//! A tile of 22 columns is filled by `tile[i / 22][i % 22] = in[(y + i / 22) * w + x + i % 22]`. In a
+//! gang of 16 lanes a row ends within most gangs: lanes before the step have one quotient, the
+//! others the next. A quotient is a selection between two numbers then, and so is what is computed
+//! from it. An address that is affine on either side of the step is accessed by two masked loads,
+//! each contiguous.
+//!
+//! ```text
+//! block3: v3 = sdiv v2, 22; ...; v6 = load [v5]
+//! =>
+//! block6: v10 = sge v2, v9; v11 = select v10, v8, v7; ...
+//!         v16 = masked_load v15, [v12]; v17 = masked_load v10, [v14]; v18 = select v10, v17, v16
+//! ```
+
+use ptxjit_ir::{
+    Block, CompareOp, Function, Inst, InstData, IntBinaryOp, IntUnaryOp, Type, Value, ValueDef,
+};
+use rustc_hash::FxHashMap;
+
+use super::{Finder, Kind, Site};
+use crate::analysis::divergence::Divergence;
+use crate::cost;
+use crate::prepare::masked_loads::may_mask;
+use crate::speculate::clone::Copies;
+use crate::speculate::stable::Stable;
+
+/// What a value is before and behind a step, in the copy.
+#[derive(Copy, Clone)]
+struct Halves {
+    /// Which lanes are behind the step.
+    behind: Value,
+    values: [Value; 2],
+    /// Whether both are uniform; else both are affine.
+    are_uniform: bool,
+}
+
+/// The steps of a region and its copy.
+pub(super) struct Steps<'a> {
+    divergence: &'a Divergence,
+    stable: &'a Stable,
+    start: Block,
+    copies: &'a Copies,
+    /// The sites that do not step.
+    others: &'a [Site],
+    /// By the value in the original.
+    halves: FxHashMap<Value, Option<Halves>>,
+}
+
+impl<'a> Steps<'a> {
+    pub(super) fn new(
+        (divergence, stable): (&'a Divergence, &'a Stable),
+        start: Block,
+        copies: &'a Copies,
+        others: &'a [Site],
+    ) -> Steps<'a> {
+        Steps {
+            divergence,
+            stable,
+            start,
+            copies,
+            others,
+            halves: FxHashMap::default(),
+        }
+    }
+
+    fn same(&self, value: Value) -> Value {
+        self.copies.values.get(&value).copied().unwrap_or(value)
+    }
+
+    /// Makes the copy of a quotient a selection between two.
+    pub(super) fn put(&mut self, func: &mut Function, site: &Site, quotients: [Value; 2]) {
+        let result = func.insts[site.inst].results[0];
+        let copy = Place::of(func, self.copies, self.same(result));
+        let (affine, bound) = (self.same(site.affine), self.same(site.bound));
+        let product = InstData::IntBinary {
+            op: IntBinaryOp::Mul,
+            ty: site.ty,
+            args: [quotients[1], bound],
+        };
+        let first_behind = copy.put(func, product, site.ty);
+        let op = match matches!(site.kind, Kind::Step(IntBinaryOp::Sdiv)) {
+            true => CompareOp::Sge,
+            false => CompareOp::Uge,
+        };
+        let compare = InstData::Compare {
+            op,
+            ty: site.ty,
+            args: [affine, first_behind],
+        };
+        let halves = Halves {
+            behind: copy.put(func, compare, Type::B1),
+            values: quotients,
+            are_uniform: true,
+        };
+        copy.select(func, halves);
+        self.halves.insert(result, Some(halves));
+    }
+
+    /// Splits loads into one before and one behind the step, and products of quotients likewise.
+    pub(super) fn split_all(&mut self, func: &mut Function) {
+        if self.halves.is_empty() {
+            return;
+        }
+        for &block in &self.copies.old {
+            for inst in func.blocks[block].insts.clone() {
+                let node = &func.insts[inst];
+                let [result] = node.results[..] else { continue };
+                if may_mask(&node.data) {
+                    self.split_load(func, inst, result);
+                } else if is_product(&node.data)
+                    && let Some(halves) = self.halves(func, result)
+                    && halves.are_uniform
+                {
+                    Place::of(func, self.copies, self.same(result)).select(func, halves);
+                }
+            }
+        }
+    }
+
+    fn split_load(&mut self, func: &mut Function, inst: Inst, result: Value) {
+        let Some(access) = func.insts[inst].data.access() else {
+            return;
+        };
+        let Some(halves) = self.halves(func, access.addr).filter(|it| !it.are_uniform) else {
+            return;
+        };
+        let copy = Place::of(func, self.copies, self.same(result));
+        let outer = if let InstData::MaskedLoad { mask, .. } = func.insts[copy.inst].data {
+            Some(mask)
+        } else {
+            None
+        };
+        let not = InstData::IntUnary {
+            op: IntUnaryOp::Not,
+            ty: Type::B1,
+            arg: halves.behind,
+        };
+        let before = copy.put(func, not, Type::B1);
+        let (space, ty, offset) = (access.space, func.ty(result), access.offset);
+        let mut values = halves.values;
+        for (value, side) in values.iter_mut().zip([before, halves.behind]) {
+            let mask = match outer {
+                Some(outer) => {
+                    let both = InstData::IntBinary {
+                        op: IntBinaryOp::And,
+                        ty: Type::B1,
+                        args: [outer, side],
+                    };
+                    copy.put(func, both, Type::B1)
+                }
+                None => side,
+            };
+            let load = InstData::MaskedLoad {
+                space,
+                ty,
+                addr: *value,
+                offset,
+                mask,
+            };
+            *value = copy.put(func, load, ty);
+        }
+        copy.select(func, Halves { values, ..halves });
+    }
+
+    /// Both halves of a value that is computed from a quotient.
+    fn halves(&mut self, func: &mut Function, value: Value) -> Option<Halves> {
+        if let Some(&known) = self.halves.get(&value) {
+            return known;
+        }
+        let found = self.find_halves(func, value);
+        self.halves.insert(value, found);
+        found
+    }
+
+    fn find_halves(&mut self, func: &mut Function, value: Value) -> Option<Halves> {
+        let ValueDef::Result(inst, _) = func.values[value].def else {
+            return None;
+        };
+        if !self.copies.values.contains_key(&value) || !is_linear(&func.insts[inst].data) {
+            return None;
+        }
+        let args = func.insts[inst].data.args();
+        let mut behind: Option<Value> = None;
+        let mut are_uniform = true;
+        let mut n_factors = 0;
+        let mut of_args: [Option<Halves>; 2] = [None; 2];
+        for (&arg, of_arg) in args.iter().zip(&mut of_args) {
+            *of_arg = self.halves(func, arg);
+            let finder = Finder {
+                func,
+                divergence: self.divergence,
+                stable: self.stable,
+                block: self.start,
+            };
+            let is_uniform = match *of_arg {
+                Some(halves) if behind.is_some_and(|it| it != halves.behind) => return None,
+                Some(halves) => {
+                    behind = Some(halves.behind);
+                    halves.are_uniform
+                }
+                None => finder.is_even(arg, self.others, cost::DEPTH_OF_INDEX),
+            };
+            let is_affine = || {
+                let stride = finder.stride(arg, self.others, cost::DEPTH_OF_INDEX);
+                of_arg.is_some() || stride.is_some()
+            };
+            if !is_uniform && !is_affine() {
+                return None;
+            }
+            are_uniform &= is_uniform;
+            n_factors += usize::from(of_arg.is_some() || !is_uniform);
+        }
+        let behind = behind?;
+        // Only what is the same in all lanes may scale a value that is affine on either side.
+        if !are_uniform && n_factors > 1 && is_product(&func.insts[inst].data) {
+            return None;
+        }
+        let copy = Place::of(func, self.copies, self.same(value));
+        let ty = func.ty(value);
+        let values = [0, 1].map(|side: usize| {
+            let mut data = func.insts[copy.inst].data.clone();
+            for (arg, halves) in data.args_mut().into_iter().zip(of_args) {
+                *arg = halves.map_or(*arg, |halves| halves.values[side]);
+            }
+            copy.put(func, data, ty)
+        });
+        Some(Halves {
+            behind,
+            values,
+            are_uniform,
+        })
+    }
+}
+
+/// An instruction of the copy, ahead of which others are put.
+#[derive(Copy, Clone)]
+struct Place {
+    block: Block,
+    inst: Inst,
+}
+
+impl Place {
+    fn of(func: &Function, copies: &Copies, result: Value) -> Place {
+        let ValueDef::Result(inst, _) = func.values[result].def else {
+            unreachable!("copies of instructions are instructions")
+        };
+        let mut blocks = copies.blocks.values();
+        let block = blocks.find(|&&block| func.blocks[block].insts.contains(&inst));
+        let block = *block.expect("the instruction is in the copy");
+        Place { block, inst }
+    }
+
+    fn put(self, func: &mut Function, data: InstData, ty: Type) -> Value {
+        let new = func.make_inst(data, &[ty], func.insts[self.inst].loc);
+        let insts = &mut func.blocks[self.block].insts;
+        let at = insts.iter().position(|&inst| inst == self.inst);
+        insts.insert(at.expect("the instruction is there"), new);
+        func.insts[new].results[0]
+    }
+
+    /// Makes the instruction a selection.
+    fn select(self, func: &mut Function, halves: Halves) {
+        let [before, behind] = halves.values;
+        func.insts[self.inst].data = InstData::Select {
+            ty: func.ty(before),
+            cond: halves.behind,
+            args: [behind, before],
+        };
+    }
+}
+
+/// Whether an operation on affine values gives affine ones, if they do not wrap.
+fn is_linear(data: &InstData) -> bool {
+    let is_sum = matches!(
+        data,
+        InstData::IntBinary {
+            op: IntBinaryOp::Add | IntBinaryOp::Sub,
+            ..
+        }
+    );
+    is_sum || is_product(data) || matches!(data, InstData::Resize { .. })
+}
+
+fn is_product(data: &InstData) -> bool {
+    matches!(
+        data,
+        InstData::IntBinary {
+            op: IntBinaryOp::Mul | IntBinaryOp::SmulWide | IntBinaryOp::UmulWide | IntBinaryOp::Shl,
+            ..
+        }
+    )
+}
