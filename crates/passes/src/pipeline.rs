@@ -181,7 +181,8 @@ const PASSES: &[Step] = &[
     Step::Once(TRANSPOSED_FACTORS),
     Step::Once(GATHER_PRODUCTS),
     Step::Once(LICM),
-    // Blocks in front of loops have parameters, which hide what a branch there says of its operands.
+    // Blocks in front of loops have parameters, which hide what a branch there says of its
+    // operands.
     Step::Once(REMOVE_CONSTANT_PARAMS),
     Step::Once(ADDRESS_FOLD),
     // Addresses that differ by a constant only are equal now.

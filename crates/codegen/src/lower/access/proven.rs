@@ -193,11 +193,7 @@ impl Lower<'_, '_> {
             Form::CtaidX => self.ctaid_range(proof),
             Form::Thread(size) => self.thread_range(size),
             Form::SignExtended(arg) | Form::Lane(arg) => of(self, arg, proof),
-            Form::ZeroExtended(arg) => {
-                let [low, high] = of(self, arg, proof);
-                self.require_no_sign(low, proof);
-                [low, high]
-            }
+            Form::ZeroExtended(arg) => self.range_above_zero(finder, arg, true, proof),
             Form::Negated(arg) => {
                 let [low, high] = of(self, arg, proof);
                 self.each([high, low], |lower, x| lower.b.ins().ineg(x))
@@ -210,32 +206,17 @@ impl Lower<'_, '_> {
                 self.each(arg, |lower, x| lower.b.ins().ishl_imm_s(x, count))
             }
             Form::ShiftedRight(arg, count, is_unsigned) => {
-                let arg = of(self, arg, proof);
-                if is_unsigned {
-                    self.require_no_sign(arg[0], proof);
-                }
+                let arg = self.range_above_zero(finder, arg, is_unsigned, proof);
                 self.each(arg, |lower, x| lower.b.ins().sshr_imm_s(x, count))
             }
             Form::Quotient(arg, divisor, is_unsigned) => {
-                let arg = of(self, arg, proof);
-                if is_unsigned {
-                    self.require_no_sign(arg[0], proof);
-                }
+                let arg = self.range_above_zero(finder, arg, is_unsigned, proof);
                 self.each(arg, |lower, x| lower.divided(x, divisor))
             }
-            Form::Bits(args) => {
-                let args = args.map(|arg| of(self, arg, proof));
-                self.bits_of_both(args)
-            }
-            Form::Masked(arg, mask) if finder.is_single_value(arg) => {
-                let arg = of(self, arg, proof);
-                self.each(arg, |lower, x| lower.b.ins().band_imm_s(x, mask))
-            }
-            Form::Masked(_, mask) => [0, mask].map(|x| self.b.ins().iconst(types::I64, x)),
+            Form::Masked(arg, mask) => self.masked_range(finder, (arg, mask), proof),
             Form::MaskedBy(mask) => {
-                let mask = of(self, mask, proof);
-                self.require_no_sign(mask[0], proof);
-                [self.b.ins().iconst(types::I64, 0), mask[1]]
+                let [_, most] = self.range_above_zero(finder, mask, true, proof);
+                [self.b.ins().iconst(types::I64, 0), most]
             }
             Form::Remainder(args) => {
                 let [number, divisor] = args.map(|arg| of(self, arg, proof));
@@ -246,6 +227,7 @@ impl Lower<'_, '_> {
             Form::OneOf(args) => self.union(finder, &args, proof),
             Form::Sum(args)
             | Form::Difference(args)
+            | Form::Bits(args)
             | Form::Product(args)
             | Form::Least(args)
             | Form::Greatest(args) => {
@@ -253,6 +235,34 @@ impl Lower<'_, '_> {
                 self.range_of_two(form, args)
             }
         }
+    }
+
+    fn masked_range(
+        &mut self,
+        finder: &Finder<'_>,
+        (arg, mask): (Value, i64),
+        proof: &mut Proof,
+    ) -> Range {
+        if !finder.is_single_value(arg) {
+            return [0, mask].map(|x| self.b.ins().iconst(types::I64, x));
+        }
+        let arg = self.range(finder, arg, proof);
+        self.each(arg, |lower, x| lower.b.ins().band_imm_s(x, mask))
+    }
+
+    /// The range of a value that, as an unsigned number, must not be negative.
+    fn range_above_zero(
+        &mut self,
+        finder: &Finder<'_>,
+        value: Value,
+        is_unsigned: bool,
+        proof: &mut Proof,
+    ) -> Range {
+        let [low, high] = self.range(finder, value, proof);
+        if is_unsigned {
+            self.require_no_sign(low, proof);
+        }
+        [low, high]
     }
 
     /// Requires of a number of 32 bits that it is not negative: others have the upper bits.
@@ -332,6 +342,7 @@ impl Lower<'_, '_> {
             Form::Least(_) => self.both(x, y, |lower, x, y| lower.b.ins().smin(x, y)),
             Form::Greatest(_) => self.both(x, y, |lower, x, y| lower.b.ins().smax(x, y)),
             Form::Product(_) => self.product(x, y),
+            Form::Bits(_) => self.bits_of_both([x, y]),
             Form::Sum(_)
             | Form::Uniform
             | Form::Register(_)
@@ -341,7 +352,6 @@ impl Lower<'_, '_> {
             | Form::Shifted(..)
             | Form::ShiftedRight(..)
             | Form::Quotient(..)
-            | Form::Bits(_)
             | Form::Negated(_)
             | Form::Masked(..)
             | Form::MaskedBy(_)

@@ -89,6 +89,79 @@ fn division_by_zero_is_folded_as_the_op_says() {
     check(&func, "block0:\n v0 = const.b32 0xffffffff\n ret v0");
 }
 
+/// The quotient that a product with `m` and shifts are, if they are one.
+fn quotient_of(make: impl FnOnce(&mut Build<'_>, Value) -> Value) -> Option<(IntBinaryOp, u64)> {
+    let func = simplified(&[B32], B32, |b, params| make(b, params[0]));
+    let insts = func.blocks[func.entry].insts.iter();
+    let mut data = insts.map(|&inst| &func.insts[inst].data);
+    data.find_map(|data| match *data {
+        InstData::IntBinary {
+            op: op @ (IntBinaryOp::Sdiv | IntBinaryOp::Udiv),
+            args: [_, divisor],
+            ..
+        } => Some((op, func.as_const(divisor)?)),
+        _ => None,
+    })
+}
+
+fn high(b: &mut Build<'_>, op: IntBinaryOp, x: Value, m: u64) -> Value {
+    let m = b.iconst(B32, m);
+    b.int(op, x, m)
+}
+
+#[test]
+fn products_with_reciprocals_are_quotients() {
+    let signed = |m: u64, count: u64, adds: bool| {
+        quotient_of(|b, x| {
+            let high = high(b, IntBinaryOp::SmulHi, x, m);
+            let high = if adds { b.add(high, x) } else { high };
+            let shifted = shift(b, IntBinaryOp::Sshr, high, count);
+            let sign = shift(b, IntBinaryOp::Ushr, high, 31);
+            b.add(shifted, sign)
+        })
+    };
+    assert_eq!(signed(0x2e8b_a2e9, 2, false), Some((IntBinaryOp::Sdiv, 22)));
+    assert_eq!(signed(0x9249_2493, 2, true), Some((IntBinaryOp::Sdiv, 7)));
+    assert_eq!(signed(0x2e8b_a2e8, 2, false), None);
+    assert_eq!(signed(0x9249_2493, 2, false), None);
+
+    let unsigned = |m: u64, count: u64| {
+        quotient_of(|b, x| {
+            let high = high(b, IntBinaryOp::UmulHi, x, m);
+            shift(b, IntBinaryOp::Ushr, high, count)
+        })
+    };
+    assert_eq!(unsigned(0xcccc_cccd, 2), Some((IntBinaryOp::Udiv, 5)));
+    assert_eq!(unsigned(0xcccc_cccc, 2), None);
+    // Right for dividends up to 2^31 alone.
+    assert_eq!(unsigned(0x9249_2493, 2), None);
+}
+
+#[test]
+fn dividends_that_were_shifted_first_are_whole_again() {
+    let found = quotient_of(|b, x| {
+        let half = shift(b, IntBinaryOp::Ushr, x, 1);
+        let high = high(b, IntBinaryOp::UmulHi, half, 0x9249_2493);
+        shift(b, IntBinaryOp::Ushr, high, 2)
+    });
+    assert_eq!(found, Some((IntBinaryOp::Udiv, 14)));
+}
+
+#[test]
+fn reciprocals_of_33_bits_are_quotients() {
+    let by = |count: u64| {
+        quotient_of(|b, x| {
+            let high = high(b, IntBinaryOp::UmulHi, x, 0x2492_4925);
+            let rest = b.int(IntBinaryOp::Sub, x, high);
+            let half = shift(b, IntBinaryOp::Ushr, rest, 1);
+            let sum = b.add(half, high);
+            shift(b, IntBinaryOp::Ushr, sum, count)
+        })
+    };
+    assert_eq!(by(2), Some((IntBinaryOp::Udiv, 7)));
+    assert_eq!(by(0), None);
+}
+
 #[test]
 fn approximations_are_not_folded() {
     let func = simplified(&[], B32, |b, _| {

@@ -5,7 +5,8 @@ use ptxjit_ir::{
 };
 use rustc_hash::FxHashMap;
 
-use super::{Finder, Kind, Site};
+use super::sites::Finder;
+use super::{Kind, Site};
 use crate::analysis::divergence::Divergence;
 use crate::analysis::variability::Variability;
 use crate::cost;
@@ -91,10 +92,7 @@ impl Test<'_> {
         }
         let (holds, outcome, ends) = match site.kind {
             Kind::Modulo(op) | Kind::Bits(op) => {
-                let bound = self.end(site.bound, false, cost::DEPTH_OF_INDEX)?;
-                let ends = affine
-                    .ends
-                    .map(|end| self.binary(op, site.ty, [end, bound]));
+                let (bound, ends) = self.of_ends(op, site, &affine)?;
                 let holds = match matches!(site.kind, Kind::Bits(_)) {
                     true => self.bits(site.ty, &affine, bound),
                     false => self.modulo(op, site.ty, &affine, bound, ends)?,
@@ -103,27 +101,14 @@ impl Test<'_> {
                 (holds, Outcome::Away(distance), ends)
             }
             Kind::Quotient(op) => {
-                let bound = self.end(site.bound, false, cost::DEPTH_OF_INDEX)?;
-                let ends = affine
-                    .ends
-                    .map(|end| self.binary(op, site.ty, [end, bound]));
+                let (bound, ends) = self.of_ends(op, site, &affine)?;
                 let holds = self.quotient(op, site.ty, &affine, bound, ends)?;
                 (holds, Outcome::Same(ends[0]), ends)
             }
             Kind::Step(op) => {
-                let bound = self.end(site.bound, false, cost::DEPTH_OF_INDEX)?;
-                let ends = affine
-                    .ends
-                    .map(|end| self.binary(op, site.ty, [end, bound]));
-                let is_signed = op == IntBinaryOp::Sdiv;
-                let mut holds = self.rises(site.ty, &affine, is_signed);
+                let (_, ends) = self.of_ends(op, site, &affine)?;
                 // Quotients of negative numbers change behind a multiple, those of others at one.
-                if is_signed {
-                    let zero = self.constant(site.ty, 0);
-                    let is_positive =
-                        self.compare(CompareOp::Sle, site.ty, [zero, affine.in_order[0]]);
-                    holds = self.both(holds, is_positive);
-                }
+                let holds = self.rises_from_zero(site.ty, &affine, op == IntBinaryOp::Sdiv);
                 (holds, Outcome::Step(ends), ends)
             }
             Kind::Extreme(op) => {
@@ -150,6 +135,20 @@ impl Test<'_> {
         self.ends.insert((result, false), ends[0]);
         self.ends.insert((result, true), ends[1]);
         Some((holds, outcome))
+    }
+
+    /// The bound, and the results of the first and the last lane.
+    fn of_ends(
+        &mut self,
+        op: IntBinaryOp,
+        site: &Site,
+        affine: &AffineEnds,
+    ) -> Option<(Value, [Value; 2])> {
+        let bound = self.end(site.bound, false, cost::DEPTH_OF_INDEX)?;
+        let results = affine
+            .ends
+            .map(|end| self.binary(op, site.ty, [end, bound]));
+        Some((bound, results))
     }
 
     /// The first and last lane of an index if none of those before wraps.
@@ -193,14 +192,8 @@ impl Test<'_> {
             let is_mask = self.compare(CompareOp::Eq, ty, [common, zero]);
             return Some(self.both(goes_on, is_mask));
         }
-        let is_signed = op == IntBinaryOp::Srem;
-        let mut holds = self.rises(ty, affine, is_signed);
-        holds = self.both(holds, goes_on);
-        if is_signed {
-            let zero = self.constant(ty, 0);
-            let is_positive = self.compare(CompareOp::Sle, ty, [zero, affine.in_order[0]]);
-            holds = self.both(holds, is_positive);
-        }
+        let rises = self.rises_from_zero(ty, affine, op == IntBinaryOp::Srem);
+        let holds = self.both(rises, goes_on);
         match known {
             Some(0) => None,
             Some(_) => Some(holds),
@@ -265,6 +258,17 @@ impl Test<'_> {
         let rises = self.compare(not_above(is_signed), ty, affine.in_order);
         self.in_order.insert(key, rises);
         rises
+    }
+
+    /// The same, and whether it is not negative.
+    fn rises_from_zero(&mut self, ty: Type, affine: &AffineEnds, is_signed: bool) -> Value {
+        let rises = self.rises(ty, affine, is_signed);
+        if !is_signed {
+            return rises;
+        }
+        let zero = self.constant(ty, 0);
+        let has_no_sign = self.compare(CompareOp::Sle, ty, [zero, affine.in_order[0]]);
+        self.both(rises, has_no_sign)
     }
 
     /// Whether no lane is beyond the border: between ends that do not wrap, the one next to the

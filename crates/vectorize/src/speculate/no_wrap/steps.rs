@@ -1,8 +1,8 @@
 //! Quotients of which a gang has two.
 //!
-//! A tile of 22 columns is filled by `tile[i / 22][i % 22] = in[(y + i / 22) * w + x + i % 22]`. In a
-//! gang of 16 lanes a row ends within most gangs: lanes before the step have one quotient, the
-//! others the next. A quotient is a selection between two numbers then, and so is what is computed
+//! A tile of 22 columns is filled by `tile[i / 22][i % 22] = in[(y + i / 22) * w + x + i % 22]`. A
+//! row ends within most gangs of 16 lanes: lanes before the step have one quotient, the others the
+//! next. A quotient is a selection between two numbers then, and so is what is computed
 //! from it. An address that is affine on either side of the step is accessed by two masked loads,
 //! each contiguous.
 //!
@@ -17,8 +17,10 @@ use ptxjit_ir::{
     Block, CompareOp, Function, Inst, InstData, IntBinaryOp, IntUnaryOp, Type, Value, ValueDef,
 };
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
-use super::{Finder, Kind, Site};
+use super::sites::Finder;
+use super::{Kind, Site};
 use crate::analysis::divergence::Divergence;
 use crate::cost;
 use crate::prepare::masked_loads::may_mask;
@@ -173,6 +175,27 @@ impl<'a> Steps<'a> {
         found
     }
 
+    /// The shape of an operand; `None` if it is another one.
+    fn shape(&self, func: &Function, arg: Value, halves: Option<Halves>) -> Option<Shape> {
+        if let Some(halves) = halves {
+            return Some(match halves.are_uniform {
+                true => Shape::Uniform,
+                false => Shape::Affine,
+            });
+        }
+        let finder = Finder {
+            func,
+            divergence: self.divergence,
+            stable: self.stable,
+            block: self.start,
+        };
+        if finder.is_even(arg, self.others, cost::DEPTH_OF_INDEX) {
+            return Some(Shape::Uniform);
+        }
+        let stride = finder.stride(arg, self.others, cost::DEPTH_OF_INDEX);
+        stride.map(|_| Shape::Affine)
+    }
+
     fn find_halves(&mut self, func: &mut Function, value: Value) -> Option<Halves> {
         let ValueDef::Result(inst, _) = func.values[value].def else {
             return None;
@@ -181,39 +204,27 @@ impl<'a> Steps<'a> {
             return None;
         }
         let args = func.insts[inst].data.args();
-        let mut behind: Option<Value> = None;
-        let mut are_uniform = true;
-        let mut n_factors = 0;
         let mut of_args: [Option<Halves>; 2] = [None; 2];
         for (&arg, of_arg) in args.iter().zip(&mut of_args) {
             *of_arg = self.halves(func, arg);
-            let finder = Finder {
-                func,
-                divergence: self.divergence,
-                stable: self.stable,
-                block: self.start,
-            };
-            let is_uniform = match *of_arg {
-                Some(halves) if behind.is_some_and(|it| it != halves.behind) => return None,
-                Some(halves) => {
-                    behind = Some(halves.behind);
-                    halves.are_uniform
-                }
-                None => finder.is_even(arg, self.others, cost::DEPTH_OF_INDEX),
-            };
-            let is_affine = || {
-                let stride = finder.stride(arg, self.others, cost::DEPTH_OF_INDEX);
-                of_arg.is_some() || stride.is_some()
-            };
-            if !is_uniform && !is_affine() {
-                return None;
-            }
-            are_uniform &= is_uniform;
-            n_factors += usize::from(of_arg.is_some() || !is_uniform);
         }
-        let behind = behind?;
+        let behind = of_args.iter().flatten().next()?.behind;
+        if of_args
+            .iter()
+            .flatten()
+            .any(|halves| halves.behind != behind)
+        {
+            return None;
+        }
+        let shapes: Option<SmallVec<[Shape; 2]>> = (args.iter().zip(of_args))
+            .map(|(&arg, halves)| self.shape(func, arg, halves))
+            .collect();
+        let shapes = shapes?;
+        let are_uniform = shapes.iter().all(|&shape| shape == Shape::Uniform);
         // Only what is the same in all lanes may scale a value that is affine on either side.
-        if !are_uniform && n_factors > 1 && is_product(&func.insts[inst].data) {
+        let is_scaled = (of_args.iter().zip(&shapes))
+            .any(|(halves, &shape)| halves.is_none() && shape == Shape::Uniform);
+        if !are_uniform && !is_scaled && is_product(&func.insts[inst].data) {
             return None;
         }
         let copy = Place::of(func, self.copies, self.same(value));
@@ -231,6 +242,13 @@ impl<'a> Steps<'a> {
             are_uniform,
         })
     }
+}
+
+/// What a value is on either side of the step.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Shape {
+    Uniform,
+    Affine,
 }
 
 /// An instruction of the copy, ahead of which others are put.

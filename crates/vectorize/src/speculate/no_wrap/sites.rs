@@ -1,0 +1,352 @@
+//! Which instructions may wrap or clamp an index, and how.
+
+use cranelift_entity::SecondaryMap;
+use ptxjit_ir::{Block, Function, Inst, InstData, IntBinaryOp, ResizeOp, Type, Value, ValueDef};
+
+use super::{Kind, Site};
+use crate::analysis::divergence::Divergence;
+use crate::analysis::variability::Variability;
+use crate::cost;
+use crate::speculate::stable::Stable;
+
+/// Whether an instruction can wrap or clamp an index.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others do not wrap")]
+pub(super) fn is_candidate(data: &InstData) -> bool {
+    match data {
+        InstData::Select { .. } => true,
+        InstData::IntBinary { op, .. } => matches!(
+            op,
+            IntBinaryOp::Urem
+                | IntBinaryOp::Srem
+                | IntBinaryOp::Udiv
+                | IntBinaryOp::Sdiv
+                | IntBinaryOp::Ushr
+                | IntBinaryOp::Sshr
+                | IntBinaryOp::And
+                | IntBinaryOp::Or
+                | IntBinaryOp::Xor
+                | IntBinaryOp::Umin
+                | IntBinaryOp::Umax
+                | IntBinaryOp::Smin
+                | IntBinaryOp::Smax
+        ),
+        _ => false,
+    }
+}
+
+/// Values that addresses of loads and stores depend on.
+pub(super) fn find_leads(func: &Function) -> SecondaryMap<Value, bool> {
+    let mut leads: SecondaryMap<Value, bool> = SecondaryMap::new();
+    let mut work: Vec<Value> = Vec::new();
+    for node in func.insts.values() {
+        work.extend(node.data.access().map(|access| access.addr));
+    }
+    while let Some(value) = work.pop() {
+        if std::mem::replace(&mut leads[value], true) {
+            continue;
+        }
+        match func.def_inst(value) {
+            Some(InstData::IntBinary { op, args, .. }) => match op {
+                IntBinaryOp::Shl | IntBinaryOp::Ushr | IntBinaryOp::Sshr => work.push(args[0]),
+                IntBinaryOp::Add
+                | IntBinaryOp::Sub
+                | IntBinaryOp::Mul
+                | IntBinaryOp::UmulWide
+                | IntBinaryOp::SmulWide
+                | IntBinaryOp::And
+                | IntBinaryOp::Or
+                | IntBinaryOp::Xor
+                | IntBinaryOp::Urem
+                | IntBinaryOp::Srem
+                | IntBinaryOp::Udiv
+                | IntBinaryOp::Sdiv
+                | IntBinaryOp::Smin
+                | IntBinaryOp::Smax
+                | IntBinaryOp::Umin
+                | IntBinaryOp::Umax => work.extend(args),
+                IntBinaryOp::UmulHi
+                | IntBinaryOp::SmulHi
+                | IntBinaryOp::SaddSat
+                | IntBinaryOp::SsubSat => {}
+            },
+            Some(&InstData::Resize {
+                op: ResizeOp::Sext | ResizeOp::Uext,
+                arg,
+                ..
+            }) => work.push(arg),
+            Some(InstData::Select { args, .. }) => work.extend(args),
+            _ => {}
+        }
+    }
+    leads
+}
+
+pub(super) struct Finder<'a> {
+    pub func: &'a Function,
+    pub divergence: &'a Divergence,
+    pub stable: &'a Stable,
+    pub block: Block,
+}
+
+impl Finder<'_> {
+    /// The instructions of a block that may wrap an index of an address, in order.
+    pub(super) fn sites(&self, leads: &SecondaryMap<Value, bool>) -> Vec<Site> {
+        let mut sites: Vec<Site> = Vec::new();
+        for &inst in &self.func.blocks[self.block].insts {
+            let node = &self.func.insts[inst];
+            let [result] = node.results[..] else { continue };
+            if !leads[result] || self.divergence.variability[result] != Some(Variability::Varying) {
+                continue;
+            }
+            if let Some(site) = self.site(inst, &node.data, &sites)
+                && sites.len() < cost::MOST_SITES
+            {
+                sites.push(site);
+            }
+        }
+        sites
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others do not wrap")]
+    fn site(&self, inst: Inst, data: &InstData, before: &[Site]) -> Option<Site> {
+        match *data {
+            InstData::IntBinary {
+                op,
+                ty: ty @ (Type::B32 | Type::B64),
+                args,
+            } => self.computed(inst, op, ty, args, before),
+            InstData::Select {
+                ty: ty @ (Type::B32 | Type::B64),
+                cond,
+                args,
+            } => self.chosen(inst, ty, cond, args, before),
+            _ => None,
+        }
+    }
+
+    /// Arithmetic on an index and a uniform value.
+    fn computed(
+        &self,
+        inst: Inst,
+        op: IntBinaryOp,
+        ty: Type,
+        [a, b]: [Value; 2],
+        before: &[Site],
+    ) -> Option<Site> {
+        let can_negate = matches!(
+            op,
+            IntBinaryOp::And
+                | IntBinaryOp::Or
+                | IntBinaryOp::Xor
+                | IntBinaryOp::Umin
+                | IntBinaryOp::Umax
+                | IntBinaryOp::Smin
+                | IntBinaryOp::Smax
+        );
+        let (affine, bound) = match can_negate && self.is_even(a, before, cost::DEPTH_OF_INDEX) {
+            true => (b, a),
+            false => (a, b),
+        };
+        let kind = self.kind(op, ty, bound)?;
+        let stride = self.stride(affine, before, cost::DEPTH_OF_INDEX)?;
+        let span = stride
+            .unsigned_abs()
+            .saturating_mul(u64::from(self.divergence.gang - 1));
+        let period = self.period(op, bound, ty);
+        let fits = period.is_none_or(|period| span < period);
+        let steps = matches!(kind, Kind::Quotient(_)) && self.steps(op, ty, (stride, period));
+        let kind = if steps { Kind::Step(op) } else { kind };
+        let is_even = || self.is_even(bound, before, cost::DEPTH_OF_INDEX);
+        (fits && is_even()).then_some(Site {
+            inst,
+            kind,
+            ty,
+            affine,
+            bound,
+        })
+    }
+
+    /// How an operation on an index deviates from an affine one.
+    fn kind(&self, op: IntBinaryOp, ty: Type, bound: Value) -> Option<Kind> {
+        Some(match op {
+            IntBinaryOp::Urem | IntBinaryOp::Srem => Kind::Modulo(op),
+            IntBinaryOp::And => mask_kind(self.func.as_const(bound), ty)?,
+            IntBinaryOp::Or | IntBinaryOp::Xor => Kind::Bits(op),
+            IntBinaryOp::Umin | IntBinaryOp::Umax | IntBinaryOp::Smin | IntBinaryOp::Smax => {
+                Kind::Extreme(op)
+            }
+            IntBinaryOp::Udiv | IntBinaryOp::Sdiv | IntBinaryOp::Ushr | IntBinaryOp::Sshr => {
+                Kind::Quotient(op)
+            }
+            IntBinaryOp::Add
+            | IntBinaryOp::Sub
+            | IntBinaryOp::Mul
+            | IntBinaryOp::UmulHi
+            | IntBinaryOp::SmulHi
+            | IntBinaryOp::UmulWide
+            | IntBinaryOp::SmulWide
+            | IntBinaryOp::Shl
+            | IntBinaryOp::SaddSat
+            | IntBinaryOp::SsubSat => return None,
+        })
+    }
+
+    /// Whether a quotient mostly has two values in a gang.
+    fn steps(&self, op: IntBinaryOp, ty: Type, (stride, period): (i64, Option<u64>)) -> bool {
+        let reach = stride
+            .unsigned_abs()
+            .saturating_mul(self.divergence.gang.into());
+        let most = cost::GANGS_PER_STEP.saturating_mul(reach);
+        let divides = matches!(op, IntBinaryOp::Udiv | IntBinaryOp::Sdiv);
+        let is_plain = ty == Type::B32 && stride > 0 && !self.divergence.facts.keeps_accesses;
+        divides && is_plain && period.is_some_and(|period| period <= most)
+    }
+
+    /// A selection by a comparison of an index.
+    fn chosen(
+        &self,
+        inst: Inst,
+        ty: Type,
+        cond: Value,
+        [a, b]: [Value; 2],
+        before: &[Site],
+    ) -> Option<Site> {
+        let Some(&InstData::Compare {
+            op,
+            ty: Type::B32,
+            args: [x, y],
+        }) = self.func.def_inst(cond)
+        else {
+            return None;
+        };
+        if !self.is_even(y, before, cost::DEPTH_OF_INDEX) {
+            return None;
+        }
+        self.stride(x, before, cost::DEPTH_OF_INDEX)?;
+        let (affine, bound, unless) = match self.is_even(a, before, cost::DEPTH_OF_INDEX) {
+            true => (b, a, true),
+            false => (a, b, false),
+        };
+        self.stride(affine, before, cost::DEPTH_OF_INDEX)?;
+        let kind = Kind::Chosen {
+            op,
+            compared: x,
+            bound: y,
+            unless,
+        };
+        self.is_even(bound, before, cost::DEPTH_OF_INDEX)
+            .then_some(Site {
+                inst,
+                kind,
+                ty,
+                affine,
+                bound,
+            })
+    }
+
+    fn is_uniform(&self, value: Value) -> bool {
+        self.divergence.variability[value]
+            .is_none_or(|variability| variability == Variability::Uniform)
+    }
+
+    /// The distance between two points at which a remainder wraps, a quotient changes or bits are
+    /// changed, if it is known.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others have no period")]
+    fn period(&self, op: IntBinaryOp, bound: Value, ty: Type) -> Option<u64> {
+        let bound = self.func.as_const(bound)?;
+        match op {
+            IntBinaryOp::Urem | IntBinaryOp::Udiv => Some(bound),
+            IntBinaryOp::Srem | IntBinaryOp::Sdiv => Some(if ty == Type::B32 {
+                u64::from((bound as i32).unsigned_abs())
+            } else {
+                (bound as i64).unsigned_abs()
+            }),
+            IntBinaryOp::Ushr | IntBinaryOp::Sshr => 1u64.checked_shl(bound as u32),
+            IntBinaryOp::Or | IntBinaryOp::Xor => 1u64.checked_shl(bound.trailing_zeros()),
+            IntBinaryOp::And if bound & 1 == 0 => Some(1 << bound.trailing_zeros()),
+            IntBinaryOp::And => Some(bound & ty.mask()).and_then(|mask| mask.checked_add(1)),
+            _ => None,
+        }
+    }
+
+    /// Whether a value is uniform if each of the quotients before is.
+    pub(super) fn is_even(&self, value: Value, before: &[Site], depth: u32) -> bool {
+        if self.is_uniform(value) {
+            return true;
+        }
+        let (Some(depth), ValueDef::Result(inst, _)) =
+            (depth.checked_sub(1), self.func.values[value].def)
+        else {
+            return false;
+        };
+        let is_quotient = |site: &Site| site.inst == inst && matches!(site.kind, Kind::Quotient(_));
+        if before.iter().any(is_quotient) {
+            return true;
+        }
+        let data = &self.func.insts[inst].data;
+        let is_simple = matches!(
+            data,
+            InstData::IntBinary { .. } | InstData::IntUnary { .. } | InstData::Resize { .. }
+        );
+        let mut args = data.args().into_iter();
+        is_simple && args.all(|arg| self.is_even(arg, before, depth))
+    }
+
+    /// The stride of a value if none of the indices before wraps.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others may be anything")]
+    pub(super) fn stride(&self, value: Value, before: &[Site], depth: u32) -> Option<i64> {
+        let depth = depth.checked_sub(1)?;
+        let is_short = |stride: &i64| {
+            let span = stride
+                .unsigned_abs()
+                .saturating_mul(u64::from(self.divergence.gang - 1));
+            span > 0 && span < 1 << 30
+        };
+        if let Some(Variability::Affine {
+            stride,
+            may_wrap: None,
+            ..
+        }) = self.divergence.variability[value]
+        {
+            return Some(stride).filter(|stride| {
+                is_short(stride) && self.stable.is_stable_in(self.func, value, self.block)
+            });
+        }
+        let ValueDef::Result(inst, _) = self.func.values[value].def else {
+            return None;
+        };
+        if let Some(site) = before.iter().find(|site| site.inst == inst) {
+            return match site.kind {
+                Kind::Quotient(_) | Kind::Step(_) => None,
+                Kind::Modulo(_) | Kind::Bits(_) | Kind::Extreme(_) | Kind::Chosen { .. } => {
+                    self.stride(site.affine, before, depth)
+                }
+            };
+        }
+        match self.func.insts[inst].data {
+            InstData::IntBinary {
+                op: IntBinaryOp::Add,
+                args: [a, b],
+                ..
+            } if self.is_even(a, before, depth) => self.stride(b, before, depth),
+            InstData::IntBinary {
+                op: IntBinaryOp::Add | IntBinaryOp::Sub,
+                args: [a, b],
+                ..
+            } if self.is_even(b, before, depth) => self.stride(a, before, depth),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a mask keeps the low bits of an index, or drops them; `None` for other masks. An unknown
+/// mask is taken to keep low bits.
+fn mask_kind(mask: Option<u64>, ty: Type) -> Option<Kind> {
+    let has_low_bits = |mask: u64| mask & mask.wrapping_add(1) == 0;
+    match mask {
+        Some(mask) if !has_low_bits(mask) => {
+            has_low_bits(!mask & ty.mask()).then_some(Kind::Quotient(IntBinaryOp::And))
+        }
+        _ => Some(Kind::Modulo(IntBinaryOp::And)),
+    }
+}
