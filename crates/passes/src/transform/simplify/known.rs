@@ -37,6 +37,16 @@ fn possible_at(func: &Function, value: Value, depth: u32) -> u64 {
             arg,
             ..
         } => of(arg),
+        // The bits above are the sign's.
+        InstData::Resize {
+            op: ResizeOp::Sext,
+            from,
+            arg,
+            ..
+        } => match of(arg) {
+            bits if bits >> (from.bits() - 1) == 0 => bits,
+            bits => bits | !from.mask(),
+        },
         InstData::IntUnary {
             op: IntUnaryOp::Popc | IntUnaryOp::Clz,
             ..
