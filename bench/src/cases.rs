@@ -2,12 +2,29 @@
 //!
 //! The arguments of the native version are those of the kernel in the same order (`native/*.c`).
 
+pub(crate) mod more;
 pub(crate) mod products;
 pub(crate) mod varied;
 
-/// The kernels of `kernels/varied.cu`, or those that ptxjit was tuned by.
-pub(crate) fn of(varied: bool) -> &'static [Case] {
-    if varied { varied::CASES } else { CASES }
+/// A set of kernels.
+#[derive(Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub(crate) enum Set {
+    /// Those that ptxjit was tuned by first.
+    #[default]
+    Standard,
+    /// Those of `kernels/varied.cu`.
+    Varied,
+    /// Those of `kernels/more.cu`.
+    More,
+}
+
+/// The kernels of a set.
+pub(crate) fn of(set: Set) -> &'static [Case] {
+    match set {
+        Set::Standard => CASES,
+        Set::Varied => varied::CASES,
+        Set::More => more::CASES,
+    }
 }
 
 /// The cases that a filter means: the one of that name, else those whose names contain it.
@@ -31,6 +48,30 @@ pub(crate) struct Case {
     pub(crate) shared: u32,
     pub(crate) args: &'static [ArgSpec],
     pub(crate) work: Work,
+}
+
+impl Case {
+    /// A case whose kernel and native version have the same name and that needs no dynamic shared
+    /// memory.
+    const fn plain(
+        ptx: &'static str,
+        name: &'static str,
+        [grid, block]: [[u32; 3]; 2],
+        (buffers, args): (&'static [BufferSpec], &'static [ArgSpec]),
+        work: Work,
+    ) -> Case {
+        Case {
+            name,
+            ptx,
+            kernel: name,
+            buffers,
+            grid,
+            block,
+            shared: 0,
+            args,
+            work,
+        }
+    }
 }
 
 /// What one run gets done, to tell a rate.

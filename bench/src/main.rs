@@ -76,9 +76,9 @@ enum Command {
         /// Only the kernel of this name or, if there is none, those whose names contain it.
         #[arg(long, default_value = "")]
         filter: String,
-        /// The kernels of `kernels/varied.cu`.
-        #[arg(long)]
-        varied: bool,
+        /// Which kernels.
+        #[arg(long, value_enum, default_value_t)]
+        set: Set,
         /// Threads of the host; all if not given.
         #[arg(long)]
         threads: Option<usize>,
@@ -94,6 +94,8 @@ enum Command {
     },
 }
 
+use cases::Set;
+
 #[derive(Args)]
 struct Kernels {
     /// Threads of the host for both; all if not given.
@@ -108,9 +110,9 @@ struct Kernels {
     /// Only the kernel of this name or, if there is none, those whose names contain it.
     #[arg(long, default_value = "")]
     filter: String,
-    /// The kernels of `kernels/varied.cu` rather than those that ptxjit was tuned by.
-    #[arg(long)]
-    varied: bool,
+    /// Which kernels.
+    #[arg(long, value_enum, default_value_t)]
+    set: Set,
     /// Also write the results here.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -151,7 +153,7 @@ fn main() -> Result<()> {
         Some(Command::Sanitizers {
             rounds,
             filter,
-            varied,
+            set,
             threads,
             compile,
         }) => {
@@ -159,7 +161,7 @@ fn main() -> Result<()> {
             let mut options = Options::default();
             options.threads = threads;
             options.eager = true;
-            let chosen: Vec<_> = cases::chosen(cases::of(varied), &filter).collect();
+            let chosen: Vec<_> = cases::chosen(cases::of(set), &filter).collect();
             let run = if compile {
                 sanitizers::run_compile
             } else {
@@ -202,7 +204,7 @@ fn kernels(args: &Kernels) -> Result<()> {
     println!("{threads} threads, {} rounds", args.rounds);
     println!("{}\n", roofline.map_or_else(String::new, |it| it.text()));
     println!("{}", report::header());
-    let chosen = cases::chosen(cases::of(args.varied), &args.filter);
+    let chosen = cases::chosen(cases::of(args.set), &args.filter);
     let (mut results, mut ratios, mut wrong) = (Vec::new(), Vec::new(), 0);
     for case in chosen {
         let outcome = race::run(case, &options, args.rounds, native.as_ref())

@@ -346,3 +346,54 @@ fn warps_that_hand_values_over_in_shared_memory_are_not_split() {
         assert_eq!(out.read().unwrap(), [64 * 65 / 2]);
     }
 }
+
+/// Large allocations end where a page ends, and the page behind may not be there.
+#[test]
+fn nothing_behind_an_allocation_is_loaded() {
+    const SIZE: u64 = 1 << 20;
+    const N_THREADS: u64 = 64;
+    let device = Device::new().unwrap();
+    let data = device.alloc::<u8>(SIZE as usize).unwrap();
+    let out = device.alloc::<u64>(N_THREADS as usize).unwrap();
+    assert!((data.address() + SIZE).is_multiple_of(4096));
+    for (ty, size, reg) in [
+        ("u8", 1, "u32"),
+        ("s8", 1, "u32"),
+        ("u16", 2, "u32"),
+        ("u32", 4, "u32"),
+        ("u64", 8, "u64"),
+    ] {
+        let square = kernel(
+            &device,
+            &format!(
+                ".visible .entry square(.param .u64 in, .param .u64 out)
+                {{
+                    .reg .b32 %r1;
+                    .reg .{reg} %x;
+                    .reg .b64 %rd<5>;
+                    mov.u32 %r1, %tid.x;
+                    ld.param.u64 %rd1, [in];
+                    ld.param.u64 %rd2, [out];
+                    mad.wide.u32 %rd3, %r1, {size}, %rd1;
+                    mad.wide.u32 %rd4, %r1, 8, %rd2;
+                    ld.global.{ty} %x, [%rd3];
+                    mul.lo.{reg} %x, %x, %x;
+                    st.global.{reg} [%rd4], %x;
+                    ret;
+                }}"
+            ),
+        );
+        for gang in [1, 4, 8, 16, 32] {
+            let launch = square
+                .launch()
+                .block(N_THREADS as u32)
+                .eager(true)
+                .gang(gang);
+            let first = data.address() + SIZE - N_THREADS * size;
+            let launch = launch.arg(first).arg(&out);
+            launch
+                .run()
+                .unwrap_or_else(|err| panic!("{ty}, gang {gang}: {err}"));
+        }
+    }
+}

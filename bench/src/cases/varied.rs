@@ -3,26 +3,15 @@
 use super::ArgSpec::{Buf, F32, I32, U32};
 use super::{ArgSpec, BufferSpec, Case, Check, Dtype, MIB, Work, close, input, output, updated};
 
-/// A case whose kernel and native version have the same name and that needs no dynamic shared
-/// memory.
 const fn case(
     name: &'static str,
-    [grid, block]: [[u32; 3]; 2],
+    shape: [[u32; 3]; 2],
     buffers: &'static [BufferSpec],
     args: &'static [ArgSpec],
     work: Work,
 ) -> Case {
-    Case {
-        name,
-        ptx: include_str!("../../kernels/varied.ptx"),
-        kernel: name,
-        buffers,
-        grid,
-        block,
-        shared: 0,
-        args,
-        work,
-    }
+    let ptx = include_str!("../../kernels/varied.ptx");
+    Case::plain(ptx, name, shape, (buffers, args), work)
 }
 
 pub(crate) const CASES: &[Case] = &[

@@ -266,11 +266,15 @@ impl Rewriting<'_> {
     }
 
     /// Marks a load whose halves an instruction widens: the load may become its operand, and then
-    /// the mark tells that all 128 bits are meant.
+    /// the mark tells that all 128 bits are meant. Loads that widen lanes themselves take 64.
     fn mark_widened(&mut self, vector: Value) {
         let dfg = &mut self.func.dfg;
         if let ValueDef::Result(inst, _) = dfg.value_def(vector)
-            && let InstructionData::Load { flags, .. } = &mut dfg.insts[inst]
+            && let InstructionData::Load {
+                opcode: Opcode::Load,
+                flags,
+                ..
+            } = &mut dfg.insts[inst]
         {
             let data = dfg.mem_flags[*flags];
             if data.trap_code() != Some(WIDE) {
