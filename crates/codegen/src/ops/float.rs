@@ -18,6 +18,39 @@ use super::{Emitter, Running};
 const SIGN_F32: u64 = 0x8000_0000;
 
 impl Emitter<'_> {
+    /// Without its sign. Of vectors, a constant in memory has the bits that stay, where Cranelift
+    /// computes them from nothing each time.
+    fn magnitude(&mut self, fmt: FloatFmt, x: cl::Value) -> cl::Value {
+        if !self.is_vector(x) {
+            return self.ins().fabs(x);
+        }
+        let bits = self.as_int(fmt, x);
+        let stay = self.bits_like(fmt, x, fmt.ty().mask() >> 1);
+        let bits = self.ins().band(bits, stay);
+        self.as_float(fmt, bits)
+    }
+
+    /// An f32 with the other sign, likewise. Multiply-adds change signs themselves.
+    fn negated(&mut self, x: cl::Value) -> cl::Value {
+        if !self.is_vector(x) {
+            return self.ins().fneg(x);
+        }
+        let bits = self.as_int(FloatFmt::F32, x);
+        let sign = self.bits_like(FloatFmt::F32, x, SIGN_F32);
+        let bits = self.ins().bxor(bits, sign);
+        let result = self.as_float(FloatFmt::F32, bits);
+        self.negated.insert(result, x);
+        result
+    }
+
+    /// An operand of a multiply-add, whose sign that may change.
+    fn addend_or_factor(&mut self, x: cl::Value) -> cl::Value {
+        match self.negated.get(&x) {
+            Some(&x) => self.ins().fneg(x),
+            None => x,
+        }
+    }
+
     #[expect(clippy::wildcard_enum_match_arm, reason = "outer arm admits no others")]
     pub(crate) fn float_unary(
         &mut self,
@@ -35,8 +68,8 @@ impl Emitter<'_> {
                 let x = self.flush_always(fmt, mode.ftz, x);
                 Some(match op {
                     FloatUnaryOp::Neg if fmt == FloatFmt::F64 => self.changed_sign(x),
-                    FloatUnaryOp::Neg => self.ins().fneg(x),
-                    FloatUnaryOp::Abs => self.ins().fabs(x),
+                    FloatUnaryOp::Neg => self.negated(x),
+                    FloatUnaryOp::Abs => self.magnitude(fmt, x),
                     _ => x,
                 })
             }
@@ -329,6 +362,7 @@ impl Emitter<'_> {
             return Some(self.flushed_product(x, y, Some(z)));
         }
         self.stays_in_register(fmt, y);
+        let [x, y, z] = [x, y, z].map(|x| self.addend_or_factor(x));
         Some(self.ins().fma(x, y, z))
     }
 

@@ -76,6 +76,8 @@ pub(crate) struct Emitter<'b> {
     forbidden: Vec<cl::Value>,
     /// Values known to lie in [0, 1].
     saturated: FxHashSet<cl::Value>,
+    /// Vectors of f32 that are others with the other sign.
+    negated: FxHashMap<cl::Value, cl::Value>,
     /// Rows of words by their columns. Rows are defined before their columns, so whatever uses the
     /// columns may use the rows.
     transposed: FxHashMap<[cl::Value; 4], [cl::Value; 4]>,
@@ -136,6 +138,7 @@ impl<'b> Emitter<'b> {
             fields: FxHashMap::default(),
             forbidden: Vec::new(),
             saturated: FxHashSet::default(),
+            negated: FxHashMap::default(),
             transposed: FxHashMap::default(),
             imports: FxHashMap::default(),
             symbols: FxHashMap::default(),

@@ -150,6 +150,7 @@ impl Ctx<'_> {
                 mode,
                 args,
             } => float::binary(self, op, fmt, mode, args),
+            InstData::Convert { cvt, arg } => float::convert(self, cvt, arg),
             InstData::ToGeneric { space, arg } => address::to_generic(self, space, arg),
             InstData::FromGeneric { space, arg } => address::from_generic(self, space, arg),
             InstData::IsSpace { space, arg } => address::is_space(self, space, arg),

@@ -330,7 +330,7 @@ pub(super) fn is_lane_wise(func: &Function, inst: Inst) -> bool {
         | Opcode::Iadd
         | Opcode::Isub
         | Opcode::Ineg => true,
-        Opcode::FcvtFromSint => {
+        Opcode::FcvtFromSint | Opcode::FcvtFromUint => {
             ty == types::F32X4 && dfg.value_type(dfg.inst_args(inst)[0]) == types::I32X4
         }
         Opcode::X86Cvtt2dq => ty == types::I32X4,

@@ -2,9 +2,11 @@
 //! NaN f64 keeps depends on the order of the operands, so these do not change places there unless
 //! one is known to be a number, and a change of sign shows.
 
-use ptxjit_ir::{FloatBinaryOp, FloatFmt, FloatMode, FloatUnaryOp, InstData, Round, Type, Value};
+use ptxjit_ir::{
+    Convert, FloatBinaryOp, FloatFmt, FloatMode, FloatUnaryOp, InstData, NumFmt, Round, Type, Value,
+};
 
-use super::{Ctx, Found};
+use super::{Ctx, Found, known};
 
 /// Rules for one operand.
 pub(super) fn unary(
@@ -39,6 +41,27 @@ pub(super) fn unary(
         }
         _ => None,
     }
+}
+
+/// Integers without a sign are converted to floats as signed ones, for which processors have
+/// instructions.
+pub(super) fn convert(ctx: &Ctx, cvt: Convert, arg: Value) -> Option<Found> {
+    let signed = if cvt.from == NumFmt::U32 {
+        NumFmt::S32
+    } else if cvt.from == NumFmt::U64 {
+        NumFmt::S64
+    } else {
+        return None;
+    };
+    let sign = 1 << (signed.ty().bits() - 1);
+    if cvt.to.is_int() || known::possible(ctx, arg) & sign != 0 {
+        return None;
+    }
+    let cvt = Convert {
+        from: signed,
+        ..cvt
+    };
+    Some(Found::Inst(InstData::Convert { cvt, arg }))
 }
 
 /// Rules for two operands.
