@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use ptxjit::{Buffer, CompileStages, Device, Module, Options};
 use serde_json::{Value, json};
 
-use crate::cases::{CASES, Case, chosen};
+use crate::cases::{Case, Set, chosen, of};
 use crate::{data, race};
 
 /// One compilation, from the text on.
@@ -55,7 +55,7 @@ pub(crate) fn run(
     );
     writeln!(out, "{title}\n{}", "-".repeat(title.len()))?;
     let mut results = Vec::new();
-    for case in chosen(CASES, filter) {
+    for case in chosen(of(Set::Standard), filter) {
         let mut best: Option<Profile> = None;
         for _ in 0..rounds {
             let profile =

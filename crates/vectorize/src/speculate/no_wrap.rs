@@ -50,6 +50,9 @@ enum Kind {
     Bits(IntBinaryOp),
     /// The lesser or greater of it and a border: a clamp.
     Extreme(IntBinaryOp),
+    /// The same of a place in a row, of which a gang has the end of one and the start of the next:
+    /// of a uniform value and a remainder by this divisor.
+    RowExtreme(IntBinaryOp, i64),
     /// A quotient, or an index without its low bits: uniform unless a multiple lies between two
     /// lanes.
     Quotient(IntBinaryOp),
@@ -235,7 +238,11 @@ fn guard(test: &mut Test<'_>, sites: &[Site]) -> (Option<Value>, Vec<(Site, Outc
     let mut holds: Option<Value> = None;
     let mut passed: Vec<(Site, Outcome)> = Vec::new();
     for site in sites {
-        let before = sites_of(&passed);
+        // A place in a row depends on the step itself.
+        let before: Vec<Site> = match matches!(site.kind, Kind::RowExtreme(..)) {
+            true => passed.iter().map(|&(site, _)| site).collect(),
+            false => sites_of(&passed),
+        };
         let Some((here, outcome)) = test.site(site, &before) else {
             continue;
         };

@@ -5,7 +5,7 @@ use ptxjit_ir::{
 };
 use rustc_hash::FxHashMap;
 
-use super::sites::Finder;
+use super::sites::{Finder, remainder};
 use super::{Kind, Site};
 use crate::analysis::divergence::Divergence;
 use crate::analysis::variability::Variability;
@@ -81,6 +81,10 @@ impl Test<'_> {
 
     /// Whether an index does not wrap, and what it is then.
     pub(super) fn site(&mut self, site: &Site, before: &[Site]) -> Option<(Value, Outcome)> {
+        if let Kind::RowExtreme(op, divisor) = site.kind {
+            let holds = self.row_extreme((op, divisor), site, before)?;
+            return Some((holds, Outcome::Affine));
+        }
         let affine = self.affine(site.affine, before)?;
         // A value that is uniform if no index of the block wraps may not be uniform if only the
         // tested ones do not.
@@ -116,6 +120,7 @@ impl Test<'_> {
                 let holds = self.extreme(op, site.ty, &affine, bound);
                 (holds, Outcome::Affine, affine.ends)
             }
+            Kind::RowExtreme(..) => return None,
             Kind::Chosen {
                 op,
                 compared,
@@ -283,6 +288,55 @@ impl Test<'_> {
         let kept = self.compare(not_above(is_signed), ty, in_order);
         let rises = self.rises(ty, affine, is_signed);
         self.both(kept, rises)
+    }
+
+    /// Whether no place of a row is beyond the border, whichever of them the lanes have.
+    fn row_extreme(
+        &mut self,
+        (op, divisor): (IntBinaryOp, i64),
+        site: &Site,
+        before: &[Site],
+    ) -> Option<Value> {
+        let bound = self.end(site.bound, false, cost::DEPTH_OF_INDEX)?;
+        let [first, last] = [0, divisor - 1].map(|place| self.constant(site.ty, place));
+        let low = self.place(site.affine, first, before)?;
+        let high = self.place(site.affine, last, before)?;
+        let in_order = match op == IntBinaryOp::Smax {
+            true => [bound, low],
+            false => [high, bound],
+        };
+        let kept = self.compare(CompareOp::Sle, site.ty, in_order);
+        let rises = self.compare(CompareOp::Sle, site.ty, [low, high]);
+        Some(self.both(kept, rises))
+    }
+
+    /// What a value is where the remainder from which it is computed is `rest`.
+    fn place(&mut self, value: Value, rest: Value, before: &[Site]) -> Option<Value> {
+        let inst = self.func.def_inst(value).cloned();
+        let ValueDef::Result(def, _) = self.func.values[value].def else {
+            return self.end(value, false, cost::DEPTH_OF_INDEX);
+        };
+        if let Some(site) = before.iter().find(|site| site.inst == def) {
+            let is_clamp = matches!(site.kind, Kind::RowExtreme(..));
+            return is_clamp.then(|| self.place(site.affine, rest, before))?;
+        }
+        if self.finder().is_even(value, before, cost::DEPTH_OF_INDEX) {
+            return self.end(value, false, cost::DEPTH_OF_INDEX);
+        }
+        let Some(InstData::IntBinary {
+            op: op @ (IntBinaryOp::Add | IntBinaryOp::Sub),
+            ty,
+            args,
+        }) = inst
+        else {
+            return None;
+        };
+        if op == IntBinaryOp::Sub && remainder(self.func, args, before).is_some() {
+            return Some(rest);
+        }
+        let [a, b] = args;
+        let args = [self.place(a, rest, before)?, self.place(b, rest, before)?];
+        Some(self.binary(op, ty, args))
     }
 
     /// Whether a comparison holds for no lane, or for all of them.

@@ -148,7 +148,18 @@ impl Finder<'_> {
             false => (a, b),
         };
         let kind = self.kind(op, ty, bound)?;
-        let stride = self.stride(affine, before, cost::DEPTH_OF_INDEX)?;
+        let Some(stride) = self.stride(affine, before, cost::DEPTH_OF_INDEX) else {
+            let divisor = self.row(affine, before, cost::DEPTH_OF_INDEX)?;
+            let is_signed = matches!(op, IntBinaryOp::Smin | IntBinaryOp::Smax);
+            let is_clamp = is_signed && self.is_even(bound, before, cost::DEPTH_OF_INDEX);
+            return is_clamp.then_some(Site {
+                inst,
+                kind: Kind::RowExtreme(op, divisor),
+                ty,
+                affine,
+                bound,
+            });
+        };
         let span = stride
             .unsigned_abs()
             .saturating_mul(u64::from(self.divergence.gang - 1));
@@ -292,6 +303,38 @@ impl Finder<'_> {
         is_simple && args.all(|arg| self.is_even(arg, before, depth))
     }
 
+    /// The divisor of which a value is the remainder of a quotient before, which steps, and a
+    /// uniform value, if nothing is clamped.
+    fn row(&self, value: Value, before: &[Site], depth: u32) -> Option<i64> {
+        let depth = depth.checked_sub(1)?;
+        let ValueDef::Result(inst, _) = self.func.values[value].def else {
+            return None;
+        };
+        if let Some(site) = before.iter().find(|site| site.inst == inst) {
+            let is_clamp = matches!(site.kind, Kind::RowExtreme(..));
+            return is_clamp.then(|| self.row(site.affine, before, depth))?;
+        }
+        let InstData::IntBinary {
+            op: op @ (IntBinaryOp::Add | IntBinaryOp::Sub),
+            ty: Type::B32,
+            args: [a, b],
+        } = self.func.insts[inst].data
+        else {
+            return None;
+        };
+        if op == IntBinaryOp::Sub
+            && let Some(divisor) = remainder(self.func, [a, b], before)
+        {
+            return Some(divisor);
+        }
+        let is_even = |value| self.is_even(value, before, cost::DEPTH_OF_INDEX);
+        match (is_even(a), is_even(b)) {
+            (_, true) => self.row(a, before, depth),
+            (true, false) if op == IntBinaryOp::Add => self.row(b, before, depth),
+            (true | false, false) => None,
+        }
+    }
+
     /// The stride of a value if none of the indices before wraps.
     #[expect(clippy::wildcard_enum_match_arm, reason = "others may be anything")]
     pub(super) fn stride(&self, value: Value, before: &[Site], depth: u32) -> Option<i64> {
@@ -317,7 +360,7 @@ impl Finder<'_> {
         };
         if let Some(site) = before.iter().find(|site| site.inst == inst) {
             return match site.kind {
-                Kind::Quotient(_) | Kind::Step(_) => None,
+                Kind::Quotient(_) | Kind::Step(_) | Kind::RowExtreme(..) => None,
                 Kind::Modulo(_) | Kind::Bits(_) | Kind::Extreme(_) | Kind::Chosen { .. } => {
                     self.stride(site.affine, before, depth)
                 }
@@ -337,6 +380,29 @@ impl Finder<'_> {
             _ => None,
         }
     }
+}
+
+/// The divisor, if `number - multiple` is the remainder of a quotient that steps.
+pub(super) fn remainder(
+    func: &Function,
+    [number, multiple]: [Value; 2],
+    sites: &[Site],
+) -> Option<i64> {
+    let &InstData::IntBinary {
+        op: IntBinaryOp::Mul,
+        args: [quotient, divisor],
+        ..
+    } = func.def_inst(multiple)?
+    else {
+        return None;
+    };
+    let is_step = |site: &&Site| {
+        let is_result = func.insts[site.inst].results[..] == [quotient];
+        is_result && site.affine == number && matches!(site.kind, Kind::Step(_))
+    };
+    let step = sites.iter().find(is_step)?;
+    let divisor = func.as_const(divisor)?;
+    (func.as_const(step.bound) == Some(divisor)).then_some(divisor as i64)
 }
 
 /// Whether a mask keeps the low bits of an index, or drops them; `None` for other masks. An unknown

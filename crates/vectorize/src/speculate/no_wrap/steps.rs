@@ -200,7 +200,14 @@ impl<'a> Steps<'a> {
         let ValueDef::Result(inst, _) = func.values[value].def else {
             return None;
         };
-        if !self.copies.values.contains_key(&value) || !is_linear(&func.insts[inst].data) {
+        let is_clamp =
+            |site: &&Site| site.inst == inst && matches!(site.kind, Kind::RowExtreme(..));
+        if let Some(site) = self.others.iter().find(is_clamp) {
+            return self.halves(func, site.affine);
+        }
+        let is_linear = is_linear(&func.insts[inst].data);
+        let is_monotone = is_linear || is_extreme(&func.insts[inst].data);
+        if !self.copies.values.contains_key(&value) || !is_monotone {
             return None;
         }
         let args = func.insts[inst].data.args();
@@ -221,6 +228,9 @@ impl<'a> Steps<'a> {
             .collect();
         let shapes = shapes?;
         let are_uniform = shapes.iter().all(|&shape| shape == Shape::Uniform);
+        if !are_uniform && !is_linear {
+            return None;
+        }
         // Only what is the same in all lanes may scale a value that is affine on either side.
         let is_scaled = (of_args.iter().zip(&shapes))
             .any(|(halves, &shape)| halves.is_none() && shape == Shape::Uniform);
@@ -298,6 +308,16 @@ fn is_linear(data: &InstData) -> bool {
         }
     );
     is_sum || is_product(data) || matches!(data, InstData::Resize { .. })
+}
+
+fn is_extreme(data: &InstData) -> bool {
+    matches!(
+        data,
+        InstData::IntBinary {
+            op: IntBinaryOp::Smin | IntBinaryOp::Smax | IntBinaryOp::Umin | IntBinaryOp::Umax,
+            ..
+        }
+    )
 }
 
 fn is_product(data: &InstData) -> bool {
