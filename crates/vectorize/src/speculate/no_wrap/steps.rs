@@ -33,8 +33,14 @@ struct Halves {
     /// Which lanes are behind the step.
     behind: Value,
     values: [Value; 2],
-    /// Whether both are uniform; else both are affine.
-    are_uniform: bool,
+    /// By how much each differs from lane to lane; uniform values do not.
+    stride: i64,
+}
+
+impl Halves {
+    fn are_uniform(self) -> bool {
+        self.stride == 0
+    }
 }
 
 /// The steps of a region and its copy.
@@ -93,7 +99,7 @@ impl<'a> Steps<'a> {
         let halves = Halves {
             behind: copy.put(func, compare, Type::B1),
             values: quotients,
-            are_uniform: true,
+            stride: 0,
         };
         copy.select(func, halves);
         self.halves.insert(result, Some(halves));
@@ -112,7 +118,7 @@ impl<'a> Steps<'a> {
                     self.split_load(func, inst, result);
                 } else if is_product(&node.data)
                     && let Some(halves) = self.halves(func, result)
-                    && halves.are_uniform
+                    && halves.are_uniform()
                 {
                     Place::of(func, self.copies, self.same(result)).select(func, halves);
                 }
@@ -124,9 +130,13 @@ impl<'a> Steps<'a> {
         let Some(access) = func.insts[inst].data.access() else {
             return;
         };
-        let Some(halves) = self.halves(func, access.addr).filter(|it| !it.are_uniform) else {
+        let Some(halves) = self.halves(func, access.addr) else {
             return;
         };
+        // Lanes that are not contiguous would be loaded one by one, and twice.
+        if halves.stride != i64::from(access.bytes) {
+            return;
+        }
         let copy = Place::of(func, self.copies, self.same(result));
         let outer = if let InstData::MaskedLoad { mask, .. } = func.insts[copy.inst].data {
             Some(mask)
@@ -175,13 +185,10 @@ impl<'a> Steps<'a> {
         found
     }
 
-    /// The shape of an operand; `None` if it is another one.
-    fn shape(&self, func: &Function, arg: Value, halves: Option<Halves>) -> Option<Shape> {
+    /// By how much an operand differs from lane to lane; `None` if it is not affine.
+    fn stride(&self, func: &Function, arg: Value, halves: Option<Halves>) -> Option<i64> {
         if let Some(halves) = halves {
-            return Some(match halves.are_uniform {
-                true => Shape::Uniform,
-                false => Shape::Affine,
-            });
+            return Some(halves.stride);
         }
         let finder = Finder {
             func,
@@ -189,11 +196,10 @@ impl<'a> Steps<'a> {
             stable: self.stable,
             block: self.start,
         };
-        if finder.is_even(arg, self.others, cost::DEPTH_OF_INDEX) {
-            return Some(Shape::Uniform);
+        match finder.is_even(arg, self.others, cost::DEPTH_OF_INDEX) {
+            true => Some(0),
+            false => finder.stride(arg, self.others, cost::DEPTH_OF_INDEX),
         }
-        let stride = finder.stride(arg, self.others, cost::DEPTH_OF_INDEX);
-        stride.map(|_| Shape::Affine)
     }
 
     fn find_halves(&mut self, func: &mut Function, value: Value) -> Option<Halves> {
@@ -205,9 +211,7 @@ impl<'a> Steps<'a> {
         if let Some(site) = self.others.iter().find(is_clamp) {
             return self.halves(func, site.affine);
         }
-        let is_linear = is_linear(&func.insts[inst].data);
-        let is_monotone = is_linear || is_extreme(&func.insts[inst].data);
-        if !self.copies.values.contains_key(&value) || !is_monotone {
+        if !self.copies.values.contains_key(&value) || !is_monotone(&func.insts[inst].data) {
             return None;
         }
         let args = func.insts[inst].data.args();
@@ -215,28 +219,15 @@ impl<'a> Steps<'a> {
         for (&arg, of_arg) in args.iter().zip(&mut of_args) {
             *of_arg = self.halves(func, arg);
         }
-        let behind = of_args.iter().flatten().next()?.behind;
-        if of_args
-            .iter()
-            .flatten()
-            .any(|halves| halves.behind != behind)
-        {
+        let mut stepping = of_args.iter().flatten();
+        let behind = stepping.next()?.behind;
+        if stepping.any(|halves| halves.behind != behind) {
             return None;
         }
-        let shapes: Option<SmallVec<[Shape; 2]>> = (args.iter().zip(of_args))
-            .map(|(&arg, halves)| self.shape(func, arg, halves))
+        let strides: Option<SmallVec<[i64; 2]>> = (args.iter().zip(of_args))
+            .map(|(&arg, halves)| self.stride(func, arg, halves))
             .collect();
-        let shapes = shapes?;
-        let are_uniform = shapes.iter().all(|&shape| shape == Shape::Uniform);
-        if !are_uniform && !is_linear {
-            return None;
-        }
-        // Only what is the same in all lanes may scale a value that is affine on either side.
-        let is_scaled = (of_args.iter().zip(&shapes))
-            .any(|(halves, &shape)| halves.is_none() && shape == Shape::Uniform);
-        if !are_uniform && !is_scaled && is_product(&func.insts[inst].data) {
-            return None;
-        }
+        let stride = combined(func, &func.insts[inst].data, &strides?)?;
         let copy = Place::of(func, self.copies, self.same(value));
         let ty = func.ty(value);
         let values = [0, 1].map(|side: usize| {
@@ -249,16 +240,9 @@ impl<'a> Steps<'a> {
         Some(Halves {
             behind,
             values,
-            are_uniform,
+            stride,
         })
     }
-}
-
-/// What a value is on either side of the step.
-#[derive(Copy, Clone, PartialEq, Eq)]
-enum Shape {
-    Uniform,
-    Affine,
 }
 
 /// An instruction of the copy, ahead of which others are put.
@@ -298,26 +282,46 @@ impl Place {
     }
 }
 
-/// Whether an operation on affine values gives affine ones, if they do not wrap.
-fn is_linear(data: &InstData) -> bool {
-    let is_sum = matches!(
+/// Whether an operation of which one operand steps, and nothing else, steps likewise.
+fn is_monotone(data: &InstData) -> bool {
+    let is_binary = matches!(
         data,
         InstData::IntBinary {
-            op: IntBinaryOp::Add | IntBinaryOp::Sub,
+            op: IntBinaryOp::Add
+                | IntBinaryOp::Sub
+                | IntBinaryOp::Smin
+                | IntBinaryOp::Smax
+                | IntBinaryOp::Umin
+                | IntBinaryOp::Umax,
             ..
         }
     );
-    is_sum || is_product(data) || matches!(data, InstData::Resize { .. })
+    is_binary || is_product(data) || matches!(data, InstData::Resize { .. })
 }
 
-fn is_extreme(data: &InstData) -> bool {
-    matches!(
-        data,
-        InstData::IntBinary {
-            op: IntBinaryOp::Smin | IntBinaryOp::Smax | IntBinaryOp::Umin | IntBinaryOp::Umax,
-            ..
-        }
-    )
+/// The stride of a result, if it does not wrap.
+fn combined(func: &Function, data: &InstData, strides: &[i64]) -> Option<i64> {
+    let (InstData::IntBinary { op, args, .. }, &[a, b]) = (data, strides) else {
+        return strides.first().copied();
+    };
+    let constant = |arg: Value| func.as_const(arg).map(|bits| i64::from(bits as i32));
+    if strides == [0, 0] {
+        return Some(0);
+    }
+    if *op == IntBinaryOp::Add {
+        return a.checked_add(b);
+    }
+    if *op == IntBinaryOp::Sub {
+        return a.checked_sub(b);
+    }
+    if b != 0 || !is_product(data) {
+        return None;
+    }
+    let scale = constant(args[1])?;
+    a.checked_mul(match *op == IntBinaryOp::Shl {
+        true => 1i64.checked_shl(u32::try_from(scale).ok()?)?,
+        false => scale,
+    })
 }
 
 fn is_product(data: &InstData) -> bool {
