@@ -1,8 +1,8 @@
 //! Passes that look at values: simplification, numbering, dead code.
 
 use ptxjit_ir::{
-    CompareOp, FloatBinaryOp, FloatFmt, FloatMode, Function, InstData, IntBinaryOp, IntTernaryOp,
-    IntUnaryOp, MemSem, ResizeOp, Scope, Space, Type, Value,
+    CompareOp, Convert, FloatBinaryOp, FloatFmt, FloatMode, Function, InstData, IntBinaryOp,
+    IntTernaryOp, IntUnaryOp, MemSem, NumFmt, ResizeOp, Scope, Space, Type, Value,
 };
 
 use crate::testing::text::check;
@@ -81,6 +81,44 @@ fn an_or_of_a_constant_without_bits_in_common_is_a_sum() {
 }
 
 #[test]
+fn an_or_with_a_sign_extended_multiple_is_a_sum() {
+    let func = simplified(&[B32], B64, |b, params| {
+        let multiple = shift(b, IntBinaryOp::Shl, params[0], 4);
+        let wide = resize(b, ResizeOp::Sext, B64, multiple);
+        let eight = b.iconst(B64, 8);
+        b.int(IntBinaryOp::Or, wide, eight)
+    });
+    let expected = "
+        block0(v0: b32):
+        v1 = const.b32 0x4
+        v2 = shl.b32 v0, v1
+        v3 = sext.b64.b32 v2
+        v4 = const.b64 0x8
+        v5 = iadd.b64 v3, v4
+        ret v5";
+    check(&func, expected);
+}
+
+/// Whether a number that is shifted to the right is converted to f32 as a signed one.
+fn is_converted_as_signed(count: u64) -> bool {
+    let func = simplified(&[B32], B32, |b, params| {
+        let arg = shift(b, IntBinaryOp::Ushr, params[0], count);
+        let cvt = Convert::new(NumFmt::U32, NumFmt::F32);
+        b.b.ins(InstData::Convert { cvt, arg }, B32)
+    });
+    let mut insts = func.blocks[func.entry].insts.iter();
+    insts.any(|&inst| {
+        matches!(func.insts[inst].data, InstData::Convert { cvt, .. } if cvt.from == NumFmt::S32)
+    })
+}
+
+#[test]
+fn numbers_whose_top_bit_is_clear_are_converted_as_signed_ones() {
+    assert!(is_converted_as_signed(8));
+    assert!(!is_converted_as_signed(0));
+}
+
+#[test]
 fn division_by_zero_is_folded_as_the_op_says() {
     let func = simplified(&[], B32, |b, _| {
         let (x, y) = (b.iconst(B32, 7), b.iconst(B32, 0));
@@ -94,13 +132,12 @@ fn quotient_of(make: impl FnOnce(&mut Build<'_>, Value) -> Value) -> Option<(Int
     let func = simplified(&[B32], B32, |b, params| make(b, params[0]));
     let insts = func.blocks[func.entry].insts.iter();
     let mut data = insts.map(|&inst| &func.insts[inst].data);
-    data.find_map(|data| match *data {
-        InstData::IntBinary {
-            op: op @ (IntBinaryOp::Sdiv | IntBinaryOp::Udiv),
-            args: [_, divisor],
-            ..
-        } => Some((op, func.as_const(divisor)?)),
-        _ => None,
+    data.find_map(|data| {
+        let &InstData::IntBinary { op, args, .. } = data else {
+            return None;
+        };
+        let divides = matches!(op, IntBinaryOp::Sdiv | IntBinaryOp::Udiv);
+        divides.then(|| Some((op, func.as_const(args[1])?)))?
     })
 }
 
