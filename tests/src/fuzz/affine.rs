@@ -177,8 +177,33 @@ impl Kernel {
         index
     }
 
+    /// The place of a thread's own index in rows of a tile, perhaps another column of the row.
+    fn row_index(&mut self, is_shared: bool, limit: u32) -> String {
+        let own = self.own_index(is_shared, limit / 2);
+        let columns = 3 + self.rng.below(limit as usize / 2 - 3).min(60) as u32;
+        let [row, start, column, index] = [(); 4].map(|()| self.reg("b32"));
+        let sign = if self.rng.chance(50) { "s" } else { "u" };
+        self.line(format!(
+            "div.{sign}32 {row}, {own}, {columns}; mul.lo.u32 {start}, {row}, {columns}; \
+             sub.u32 {column}, {own}, {start};"
+        ));
+        if self.rng.chance(60) {
+            let moved = self.rng.below(5) as i32 - 2;
+            self.line(format!(
+                "add.s32 {column}, {column}, {moved}; max.s32 {column}, {column}, 0; \
+                 min.s32 {column}, {column}, {};",
+                columns - 1
+            ));
+        }
+        self.line(format!("mad.lo.u32 {index}, {row}, {columns}, {column};"));
+        index
+    }
+
     /// An index; with some luck each thread has its own.
     fn index(&mut self, is_shared: bool, limit: u32) -> String {
+        if limit >= 16 && self.rng.chance(8) {
+            return self.row_index(is_shared, limit);
+        }
         if self.is_tame && self.rng.chance(92) {
             return self.own_index(is_shared, limit);
         }
