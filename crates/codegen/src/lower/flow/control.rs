@@ -351,7 +351,7 @@ impl Lower<'_, '_> {
             .collect()
     }
 
-    fn scalar_as(&mut self, arg: Value, param: Value) -> cl::Value {
+    pub(super) fn scalar_as(&mut self, arg: Value, param: Value) -> cl::Value {
         let ty = self.scalar_type(param);
         match self.get(arg) {
             Val::Uniform(x) | Val::Affine(x, _) => self.b.cast_scalar(x, ty),

@@ -11,7 +11,7 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::Variable;
 use ptxjit_ir::{BlockCall, Function, Type, Value};
-use ptxjit_vectorize::{LaneLoop, Plan, Variability};
+use ptxjit_vectorize::{LaneLoop, Plan, SingleLane, Variability};
 use rustc_hash::FxHashMap;
 
 use crate::decisions::lane_loops::is_local;
@@ -49,6 +49,8 @@ struct Exit {
     params: Vec<(Value, cl::Value)>,
     /// Parameters with the same value for all lanes.
     fixed: Vec<(Value, Value)>,
+    /// Parameters of a target that the only lane runs next: its scalars.
+    of_only_lane: Vec<Value>,
 }
 
 /// Values from elsewhere that a region uses.
@@ -157,11 +159,15 @@ impl<'a> Lower<'a, '_> {
             let others = region.exits.iter().filter(|&&other| other != target);
             let others = pending.iter().chain(others).copied();
             let is_shared = self.plan.order.must_blend(target, others);
-            let (mut params, mut fixed) = (Vec::new(), Vec::new());
+            let (mut params, mut fixed, mut of_only_lane) = (Vec::new(), Vec::new(), Vec::new());
             let call = self.call_to(region, target);
+            let goes_on_alone = self.plan.single_lane[call.block] == SingleLane::Inner;
             for (&param, &arg) in self.func.blocks[call.block].params.iter().zip(&call.args) {
                 if self.plan.variability[param] != Variability::Varying {
-                    fixed.push((param, arg));
+                    match goes_on_alone {
+                        true => of_only_lane.push(param),
+                        false => fixed.push((param, arg)),
+                    }
                     continue;
                 }
                 let ty = self.func.ty(param);
@@ -190,6 +196,7 @@ impl<'a> Lower<'a, '_> {
                 bits,
                 params,
                 fixed,
+                of_only_lane,
             });
         }
         exits
@@ -275,6 +282,7 @@ impl<'a> Lower<'a, '_> {
             return false;
         };
         let (bits, params, done) = (exit.bits, exit.params.clone(), lane_loop.done);
+        let of_only_lane = exit.of_only_lane.clone();
         let (active_lane, bit) = lane_loop.lane.clone().expect("the lane runs");
         let args: Vec<cl::Value> = params
             .iter()
@@ -286,6 +294,13 @@ impl<'a> Lower<'a, '_> {
         for (&(param, buf), x) in params.iter().zip(args) {
             self.b
                 .store_lane(buf, active_lane.lane, self.func.ty(param), x);
+        }
+        let scalars: Vec<(Value, cl::Value)> = of_only_lane
+            .into_iter()
+            .map(|param| (param, self.scalar_as(self.arg_of(call, param), param)))
+            .collect();
+        for (param, x) in scalars {
+            self.define_variables(param, &Val::Uniform(x));
         }
         if let Some(var) = bits {
             let before = self.b.use_var(var);
