@@ -225,4 +225,20 @@ macro_rules! ptx {
 }
 use ptx;
 
+/// The function that makes the cases of a module of kernels.
+macro_rules! cases_of {
+    ($module:literal) => {
+        const fn case(
+            name: &'static str,
+            shape: [[u32; 3]; 2],
+            buffers: &'static [super::BufferSpec],
+            args: &'static [super::ArgSpec],
+            work: Work,
+        ) -> Case {
+            Case::plain(super::ptx!($module), name, shape, (buffers, args), work)
+        }
+    };
+}
+use cases_of;
+
 const MIB: usize = 1 << 20;

@@ -1,18 +1,9 @@
 //! More kernels of many kinds, written and measured when all others had been tuned for.
 
 use super::ArgSpec::{Buf, F32, I32, U32};
-use super::{ArgSpec, BufferSpec, Case, Check, Dtype, MIB, Work, close, input, output, updated};
+use super::{Case, Check, Dtype, MIB, Work, cases_of, close, input, output, updated};
 
-const fn case(
-    name: &'static str,
-    shape: [[u32; 3]; 2],
-    buffers: &'static [BufferSpec],
-    args: &'static [ArgSpec],
-    work: Work,
-) -> Case {
-    let ptx = include_str!("../../kernels/more.ptx");
-    Case::plain(ptx, name, shape, (buffers, args), work)
-}
+cases_of!("more");
 
 pub(crate) const CASES: &[Case] = &[
     case(

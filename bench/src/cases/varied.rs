@@ -1,18 +1,9 @@
 //! Kernels of many kinds, to measure what was not looked at while the compiler was tuned.
 
 use super::ArgSpec::{Buf, F32, I32, U32};
-use super::{ArgSpec, BufferSpec, Case, Check, Dtype, MIB, Work, close, input, output, updated};
+use super::{Case, Check, Dtype, MIB, Work, cases_of, close, input, output, updated};
 
-const fn case(
-    name: &'static str,
-    shape: [[u32; 3]; 2],
-    buffers: &'static [BufferSpec],
-    args: &'static [ArgSpec],
-    work: Work,
-) -> Case {
-    let ptx = include_str!("../../kernels/varied.ptx");
-    Case::plain(ptx, name, shape, (buffers, args), work)
-}
+cases_of!("varied");
 
 pub(crate) const CASES: &[Case] = &[
     case(

@@ -14,7 +14,7 @@ pub(super) fn possible(ctx: &Ctx, value: Value) -> u64 {
     possible_at(ctx.func, value, MAX_DEPTH)
 }
 
-/// The bits that can be set in a value, for whoever has no context.
+/// The bits that can be set in a value, for callers without a context.
 pub fn possible_in(func: &Function, value: Value) -> u64 {
     possible_at(func, value, MAX_DEPTH)
 }
