@@ -1,10 +1,11 @@
 //! A function: blocks of instructions in SSA form.
 
-use cranelift_entity::PrimaryMap;
+use cranelift_entity::{PrimaryMap, SecondaryMap};
 use smallvec::SmallVec;
 
 use crate::entities::{Block, Inst, StackSlot, Value};
 use crate::inst::{InstData, Terminator};
+use crate::ops::IntBinaryOp;
 use crate::types::{SrcLoc, Type};
 
 /// What kind of function this is.
@@ -163,11 +164,135 @@ impl Function {
         }
     }
 
+    /// The number of the instruction that defines a value, if one does.
+    pub fn maker(&self, value: Value) -> Option<Inst> {
+        match self.values[value].def {
+            ValueDef::Result(inst, _) => Some(inst),
+            ValueDef::Param(..) => None,
+        }
+    }
+
     /// The constant that a value is, if it is one.
     pub fn as_const(&self, value: Value) -> Option<u64> {
         match self.def_inst(value) {
             Some(&InstData::Const { bits, .. }) => Some(bits),
             _ => None,
+        }
+    }
+
+    /// The constant that a value is, if it is one, as a signed integer.
+    pub fn as_signed(&self, value: Value) -> Option<i64> {
+        let bits = self.as_const(value)?;
+        Some(self.ty(value).signed(bits))
+    }
+
+    /// The operation on two integers that defines a value, their type, and the operands.
+    pub fn as_binary(&self, value: Value) -> Option<(IntBinaryOp, Type, [Value; 2])> {
+        self.def_inst(value)?.as_binary()
+    }
+
+    /// The first result of an instruction that has results.
+    pub fn result(&self, inst: Inst) -> Value {
+        self.insts[inst].results[0]
+    }
+
+    /// The instructions of a block, in order.
+    pub fn insts_in(&self, block: Block) -> impl DoubleEndedIterator<Item = &InstNode> + Clone {
+        let insts = self.blocks[block].insts.iter();
+        insts.map(|&inst| &self.insts[inst])
+    }
+
+    /// The values that a block defines: its parameters, and the results of its instructions.
+    pub fn defined_in(&self, block: Block) -> impl Iterator<Item = Value> {
+        let params = self.blocks[block].params.iter();
+        let results = self.insts_in(block).flat_map(|node| &node.results);
+        params.chain(results).copied()
+    }
+
+    /// The block that defines each value.
+    pub fn homes(&self) -> SecondaryMap<Value, Option<Block>> {
+        let mut homes = SecondaryMap::new();
+        for block in self.blocks.keys() {
+            let defined = self.defined_in(block);
+            defined.for_each(|value| homes[value] = Some(block));
+        }
+        homes
+    }
+
+    /// Calls `f` on each value that a block reads, block arguments included.
+    pub fn for_each_arg(&self, block: Block, mut f: impl FnMut(Value)) {
+        for node in self.insts_in(block) {
+            node.data.args().into_iter().for_each(&mut f);
+        }
+        self.blocks[block].term.for_each_arg(f);
+    }
+
+    /// Whether a block reads a value.
+    pub fn uses(&self, block: Block, value: Value) -> bool {
+        let mut found = false;
+        self.for_each_arg(block, |arg| found |= arg == value);
+        found
+    }
+
+    /// The blocks that a block leads to, in the order of its targets.
+    pub fn successors(&self, block: Block) -> impl DoubleEndedIterator<Item = Block> {
+        let targets = self.blocks[block].term.targets();
+        targets.into_iter().map(|call| call.block)
+    }
+
+    /// The parameters of the blocks that a block leads to, and what it passes for each.
+    pub fn passed_by(&self, block: Block) -> impl Iterator<Item = (Value, Value)> {
+        let targets = self.blocks[block].term.targets().into_iter();
+        targets.flat_map(|call| {
+            let params = self.blocks[call.block].params.iter().copied();
+            params.zip(call.args.iter().copied())
+        })
+    }
+
+    /// All parameters that branches pass something to, and what they pass.
+    pub fn passed(&self) -> impl Iterator<Item = (Value, Value)> {
+        self.blocks.keys().flat_map(|block| self.passed_by(block))
+    }
+
+    /// Appends an instruction with one result to a block.
+    pub fn append(&mut self, block: Block, data: InstData, ty: Type, loc: SrcLoc) -> Value {
+        let inst = self.make_inst(data, &[ty], loc);
+        self.blocks[block].insts.push(inst);
+        self.result(inst)
+    }
+
+    /// Calls `f` on each value that a block reads, to change it.
+    pub fn for_each_arg_mut(&mut self, block: Block, mut f: impl FnMut(&mut Value)) {
+        let data = &mut self.blocks[block];
+        for &inst in &data.insts {
+            let args = self.insts[inst].data.args_mut();
+            args.into_iter().for_each(&mut f);
+        }
+        data.term.for_each_arg_mut(f);
+    }
+
+    /// Makes a block read `new` instead of `old`.
+    pub fn replace_uses(&mut self, block: Block, old: Value, new: Value) {
+        self.for_each_arg_mut(block, |arg| {
+            if *arg == old {
+                *arg = new;
+            }
+        });
+    }
+
+    /// Makes a block that leads to `old` lead to `new`.
+    pub fn redirect(&mut self, block: Block, old: Block, new: Block) {
+        for call in self.blocks[block].term.targets_mut() {
+            if call.block == old {
+                call.block = new;
+            }
+        }
+    }
+
+    /// Adds parameters like those of another block to a block.
+    pub fn copy_params(&mut self, from: Block, to: Block) {
+        for param in self.blocks[from].params.clone() {
+            self.add_param(to, self.ty(param));
         }
     }
 

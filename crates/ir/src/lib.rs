@@ -37,6 +37,7 @@ mod builder;
 mod device;
 mod entities;
 pub mod eval;
+mod forms;
 mod function;
 mod inst;
 mod mma;

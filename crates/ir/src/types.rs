@@ -49,6 +49,12 @@ impl Type {
         }
     }
 
+    /// The bits of a value of this type as a signed integer.
+    pub const fn signed(self, bits: u64) -> i64 {
+        let unused = 64 - self.bits();
+        (bits << unused) as i64 >> unused
+    }
+
     /// The integer type of `bytes` bytes.
     pub const fn from_bytes(bytes: u32) -> Option<Type> {
         match bytes {

@@ -5,12 +5,13 @@ use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Value};
 use ptxjit_passes::effort::{Effort, Spent};
 
-use crate::analysis::{divergence, flow, order};
+use crate::analysis::{divergence, flow, order, reconvergence};
 use crate::heuristics::Heuristic;
 use crate::scalarize::{lane_loops, single_lane};
 use crate::speculate::affine_inputs;
 use crate::{
-    AffineInputs, LaneLoop, Order, PlanFacts, SingleLane, Variability, Yield, predecessors,
+    AffineInputs, LaneLoop, Order, PlanFacts, Reconvergence, SingleLane, Variability, Yield,
+    is_strip_mined, predecessors,
 };
 
 /// Where threads may stop, and other code may continue.
@@ -25,6 +26,18 @@ impl Stops<'_> {
     pub(crate) fn can_stop(&self, func: &Function, block: Block) -> bool {
         let is_entry = block == func.entry || self.entries.contains(&block);
         is_entry || self.waits[block] || self.yields[block].is_some()
+    }
+
+    /// Where lanes reconverge, if only full gangs leave strip-mined loops or if partial ones do.
+    pub(crate) fn reconvergence(
+        &self,
+        func: &Function,
+        order: &Order,
+        strip_mines_full: bool,
+    ) -> Reconvergence {
+        let is_strip_mined = |block| strip_mines_full && is_strip_mined(self.yields, block);
+        let can_stop = |block| self.can_stop(func, block);
+        reconvergence::run(func, order, &can_stop, &is_strip_mined)
     }
 }
 
@@ -101,8 +114,12 @@ impl Flows<'_> {
             lane_loops,
             effort: self.effort,
         };
-        let can_stop = |block| self.stops.can_stop(func, block);
-        solve(&given, preds, optimistic, &can_stop)
+        let regions = Regions {
+            given: &given,
+            preds,
+            can_stop: &|block| self.stops.can_stop(func, block),
+        };
+        regions.solve(optimistic)
     }
 
     fn affine_inputs(
@@ -119,44 +136,45 @@ impl Flows<'_> {
     }
 }
 
-/// Solves divergence of values and of control flow, and with them which blocks one lane runs at a
-/// time.
-fn solve(
-    given: &flow::Given<'_>,
-    preds: &SecondaryMap<Block, Vec<Block>>,
-    optimistic: &divergence::Divergence,
-    can_stop: &dyn Fn(Block) -> bool,
-) -> Result<flow::Flow, Spent> {
-    let &flow::Given {
-        func, order, gang, ..
-    } = given;
-    let find_single_lane = |variability: &dyn Fn(Value) -> Variability| {
+/// What tells which blocks one lane runs at a time.
+struct Regions<'a> {
+    given: &'a flow::Given<'a>,
+    preds: &'a SecondaryMap<Block, Vec<Block>>,
+    can_stop: &'a dyn Fn(Block) -> bool,
+}
+
+impl Regions<'_> {
+    /// Solves divergence of values and of control flow, and with them which blocks one lane runs at
+    /// a time.
+    fn solve(&self, optimistic: &divergence::Divergence) -> Result<flow::Flow, Spent> {
+        let single_lane = self.single_lane(&|value| optimistic.variability(value));
+        let mut flow = flow::run(self.given, single_lane)?;
+        loop {
+            // Where lanes diverged, some values that were assumed to be affine are not. With fewer
+            // regions the variability of values only descends.
+            let still = self.single_lane(&|value| flow.variability[value]);
+            let mut blocks = self.given.func.blocks.keys();
+            if blocks.all(|block| still[block] == flow.single_lane[block]) {
+                return Ok(flow);
+            }
+            flow = flow::run(self.given, still)?;
+        }
+    }
+
+    fn single_lane(
+        &self,
+        variability: &dyn Fn(Value) -> Variability,
+    ) -> SecondaryMap<Block, SingleLane> {
+        let given = self.given;
         let mut single_lane = match given.facts.switches.is_on(Heuristic::SingleLane) {
-            true => single_lane::run(func, order, gang, preds, variability, can_stop),
+            true => single_lane::run(given, self.preds, variability, self.can_stop),
             false => SecondaryMap::new(),
         };
         for region in given.lane_loops {
-            for block in region.blocks(order) {
-                single_lane[block] = if block == region.root {
-                    SingleLane::Root
-                } else {
-                    SingleLane::Inner
-                };
-            }
+            let blocks = region.blocks(given.order);
+            blocks.for_each(|block| single_lane[block] = SingleLane::Inner);
+            single_lane[region.root] = SingleLane::Root;
         }
         single_lane
-    };
-    let single_lane =
-        find_single_lane(&|value| optimistic.variability[value].unwrap_or(Variability::Uniform));
-    let mut flow = flow::run(given, single_lane)?;
-    loop {
-        // Where lanes diverged, some values that were assumed to be affine are not. With fewer
-        // regions the variability of values only descends.
-        let still = find_single_lane(&|value| flow.variability[value]);
-        let mut blocks = func.blocks.keys();
-        if blocks.all(|block| still[block] == flow.single_lane[block]) {
-            return Ok(flow);
-        }
-        flow = flow::run(given, still)?;
     }
 }

@@ -106,18 +106,14 @@ impl Switches {
     pub fn parse(text: &str) -> Result<Switches, String> {
         let mut switches = Switches::default();
         for item in text.split(',').filter(|item| !item.is_empty()) {
-            let name = item.strip_prefix('-');
-            let found = Heuristic::ALL
-                .into_iter()
-                .find(|heuristic| name == Some(heuristic.name()));
-            let Some(heuristic) = found else {
-                let known = Heuristic::ALL.map(|heuristic| format!("-{}", heuristic.name()));
+            let known = Heuristic::ALL.map(|heuristic| format!("-{}", heuristic.name()));
+            let Some(number) = known.iter().position(|known| known == item) else {
                 return Err(format!(
                     "`{item}` is none of the passes that can be switched off: {}",
                     known.join(", ")
                 ));
             };
-            switches.off |= 1 << heuristic as u32;
+            switches.off |= 1 << number;
         }
         Ok(switches)
     }
@@ -154,11 +150,9 @@ impl Acted {
 /// `NAME COUNT, NAME COUNT, …` of the heuristics that acted, or `none`.
 impl fmt::Display for Acted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let acted: Vec<String> = Heuristic::ALL
-            .into_iter()
-            .filter(|&heuristic| self.count(heuristic) > 0)
-            .map(|heuristic| format!("{} {}", heuristic.name(), self.count(heuristic)))
-            .collect();
+        let acted = Heuristic::ALL.into_iter().filter(|&it| self.count(it) > 0);
+        let acted = acted.map(|it| format!("{} {}", it.name(), self.count(it)));
+        let acted: Vec<String> = acted.collect();
         match acted.is_empty() {
             true => f.write_str("none"),
             false => f.write_str(&acted.join(", ")),

@@ -35,13 +35,16 @@ use std::cell::OnceCell;
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, BlockCall, Function, Inst, InstData, Terminator, Value, WarpOp};
 
+use rustc_hash::FxHashSet;
+
 pub use ptxjit_passes::effort::Effort;
 use ptxjit_passes::effort::Spent;
 
 use flows::{Flows, Found, Stops};
 use heuristics::{Acted, Heuristic, Switches};
 
-use analysis::{divergence, liveness, order, progress, range, reconvergence};
+use analysis::divergence::Divergence;
+use analysis::{liveness, order, progress, range};
 use memory::{merge_stores, prefetch, strip_mine};
 use prepare::{joins, latches, lcssa, masked_loads, sign_tests, subword};
 use rematerialize::{across_waits, addresses};
@@ -126,6 +129,23 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The wait at a block's start.
+    pub fn wait_at(&self, block: Block) -> Option<&Wait> {
+        let number = self.wait_of[block]?;
+        Some(&self.waits[number as usize])
+    }
+
+    /// Whether threads start at a block, or go on there after a call: other code leads to it.
+    pub fn starts_at(&self, block: Block) -> bool {
+        let kind = self.wait_at(block).map(|wait| wait.kind);
+        matches!(kind, Some(WaitKind::Entry | WaitKind::Ready))
+    }
+
+    /// Whether a value is varying.
+    pub fn is_varying(&self, value: Value) -> bool {
+        self.variability[value] == Variability::Varying
+    }
+
     /// Forgets the waits at these blocks: no lane will wait there. Behind those at the blocks of
     /// `whole`, code counts on all lanes of a warp.
     pub fn forget_waits(&mut self, blocks: &[Block], whole: &[Block]) {
@@ -133,9 +153,7 @@ impl Plan {
         for wait in &mut self.waits {
             wait.is_whole = whole.contains(&wait.block);
         }
-        for &block in blocks {
-            self.wait_of[block] = None;
-        }
+        blocks.iter().for_each(|&block| self.wait_of[block] = None);
         for (number, wait) in self.waits.iter().enumerate() {
             self.wait_of[wait.block] = Some(number as u32);
         }
@@ -167,82 +185,139 @@ pub fn run(
     facts: PlanFacts,
     effort: &Effort,
 ) -> Result<Plan, Spent> {
-    if gang > 1 && entries.is_empty() && func.insts.len() <= cost::MOST_TWICE {
+    let mut setup = Setup {
+        entries,
+        gang,
+        facts,
+        assume_affine: false,
+        effort,
+    };
+    if setup.starts_together() && func.insts.len() <= cost::MOST_TWICE {
+        setup.assume_affine = true;
         let before = func.clone();
-        let plan = run_once(func, entries, gang, facts, true, effort)?;
+        let plan = setup.plan(func)?;
         if stable::hold(func, &plan.variability) {
             return Ok(plan);
         }
         *func = before;
+        setup.assume_affine = false;
     }
-    run_once(func, entries, gang, facts, false, effort)
+    setup.plan(func)
 }
 
-/// `assume_affine`: loop parameters that look affine ahead of flow analysis are assumed to be.
-fn run_once(
-    func: &mut Function,
-    entries: &[Block],
+/// What a function is planned for.
+struct Setup<'a> {
+    entries: &'a [Block],
     gang: u32,
     facts: PlanFacts,
+    /// Loop parameters that look affine ahead of flow analysis are assumed to be.
     assume_affine: bool,
-    effort: &Effort,
-) -> Result<Plan, Spent> {
-    // The following passes order the blocks several times more, each in about the same time: an
-    // order that exceeds the effort is found here.
-    order::within(func, entries, effort)?;
-    let mut acted = Acted::default();
-    let (cold, wait_of) = prepare(func, entries, gang, facts, assume_affine, &mut acted);
-    let mut order = order::within(func, entries, effort)?;
-    if gang > 1 {
-        lcssa::run(func, &order, effort)?;
+    effort: &'a Effort,
+}
+
+impl Setup<'_> {
+    fn is_on(&self, heuristic: Heuristic) -> bool {
+        self.facts.switches.is_on(heuristic)
     }
-    let mut optimistic = divergence::Divergence::new(gang, facts);
-    let (yields, merged) = add_hints(
-        func,
-        entries,
-        &order,
-        (&cold, &wait_of),
-        &mut optimistic,
-        &mut acted,
-    );
-    let stops = Stops {
-        entries,
-        waits: &wait_of,
-        yields: &yields,
-    };
-    let flows = Flows {
-        stops: &stops,
-        cold: &cold,
-        facts,
-        effort,
-    };
-    let flows = flows.run(func, &mut order, &mut optimistic)?;
-    let strip_mines_full = gang == WARP && has_warp_ops(func);
-    let is_strip_mined =
-        |header: Block| strip_mines_full && matches!(yields[header], Some(Yield::StripMine(_)));
-    let reconvergence = reconvergence::run(
-        func,
-        &order,
-        &|block| stops.can_stop(func, block),
-        &is_strip_mined,
-    );
-    let preds = &flows.preds;
-    let live = liveness::run(func, preds);
-    let mut plan = Plan {
-        cold,
-        yields,
-        strip_mines_full,
-        merged,
-        acted,
-        bounds: bounds(func, facts, &flows.flow.variability),
-        ..plan_of(gang, order, flows, reconvergence)
-    };
-    if facts.switches.is_on(Heuristic::Strides) {
-        plan.speculated = strides::run(func, &plan);
+
+    /// Whether a gang has several lanes, which come from the kernel's start alone.
+    fn starts_together(&self) -> bool {
+        self.gang > 1 && self.entries.is_empty()
     }
-    count_decisions(func, &mut plan);
-    waits::number(func, &mut plan, entries, &wait_of, &live);
-    Ok(plan)
+
+    fn plan(&self, func: &mut Function) -> Result<Plan, Spent> {
+        let &Setup {
+            entries,
+            gang,
+            facts,
+            effort,
+            ..
+        } = self;
+        // The following passes order the blocks several times more, each in about the same time: an
+        // order that exceeds the effort is found here.
+        order::within(func, entries, effort)?;
+        let mut acted = Acted::default();
+        let (cold, wait_of) = self.prepare(func, &mut acted);
+        let mut order = order::within(func, entries, effort)?;
+        if gang > 1 {
+            lcssa::run(func, &order, effort)?;
+        }
+        let mut optimistic = Divergence::new(gang, facts);
+        let hints = Hints {
+            func,
+            setup: self,
+            order: &order,
+            cold: &cold,
+            wait_of: &wait_of,
+            optimistic: &mut optimistic,
+            acted: &mut acted,
+        };
+        let (yields, merged) = hints.add();
+        let stops = Stops {
+            entries,
+            waits: &wait_of,
+            yields: &yields,
+        };
+        let flows = Flows {
+            stops: &stops,
+            cold: &cold,
+            facts,
+            effort,
+        };
+        let found = flows.run(func, &mut order, &mut optimistic)?;
+        let strip_mines_full = gang == WARP && has_warp_ops(func);
+        let reconvergence = stops.reconvergence(func, &order, strip_mines_full);
+        let live = liveness::run(func, &found.preds);
+        let mut plan = Plan {
+            cold,
+            yields,
+            strip_mines_full,
+            merged,
+            acted,
+            bounds: bounds(func, facts, &found.flow.variability),
+            ..plan_of(gang, order, found, reconvergence)
+        };
+        if self.is_on(Heuristic::Strides) {
+            plan.speculated = strides::run(func, &plan);
+        }
+        count_decisions(func, &mut plan);
+        waits::number(func, &mut plan, entries, &wait_of, &live);
+        Ok(plan)
+    }
+
+    /// Brings the function to the forms that the analyses rely on, and makes the speculative
+    /// copies. Returns the cold blocks, and the blocks that start with a wait.
+    fn prepare(
+        &self,
+        func: &mut Function,
+        acted: &mut Acted,
+    ) -> (SecondaryMap<Block, bool>, SecondaryMap<Block, bool>) {
+        drop_unreachable(func, self.entries);
+        if self.is_on(Heuristic::MaskedLoads) {
+            acted.set(Heuristic::MaskedLoads, masked_loads::run(func, self));
+        }
+        if self.is_on(Heuristic::Subword) {
+            acted.set(Heuristic::Subword, subword::run(func, self));
+        }
+        if self.is_on(Heuristic::NoWrap) {
+            acted.set(Heuristic::NoWrap, no_wrap::run(func, self));
+        }
+        let versions = match self.is_on(Heuristic::TripCounts) {
+            true => trip_counts::run(func, self),
+            false => trip_counts::Versions::default(),
+        };
+        acted.set(Heuristic::TripCounts, versions.n_versions);
+        acted.set(Heuristic::LaneGroups, versions.n_grouped);
+        latches::run(func, &order::run(func, self.entries));
+        let wait_of = waits::split(func, self.gang);
+        if self.gang > 1 && func.blocks.keys().any(|block| wait_of[block]) {
+            join_exits(func);
+            if self.gang == WARP && self.entries.is_empty() {
+                joins::run(func, &wait_of);
+            }
+        }
+        (versions.cold, wait_of)
+    }
 }
 
 /// The part of a plan that flow analysis found.
@@ -276,133 +351,97 @@ fn plan_of(gang: u32, order: Order, found: Found, reconvergence: Reconvergence) 
 
 /// Counts what the analyses behind the changes of the function have decided.
 fn count_decisions(func: &Function, plan: &mut Plan) {
-    let blocks = || func.blocks.keys();
+    let (blocks, values) = (|| func.blocks.keys(), func.values.keys());
     let roots = blocks().filter(|&block| plan.single_lane[block] == SingleLane::Root);
     let n_single = roots.count() - plan.lane_loops.len();
-    let n_inputs = blocks().filter(|&block| plan.affine_inputs[block].is_some());
-    let n_inputs = n_inputs.count();
-    let n_strides = func.values.keys();
-    let n_strides = n_strides.filter(|&value| plan.speculated[value].is_some());
-    let n_strides = n_strides.count();
+    let inputs = blocks().filter(|&block| plan.affine_inputs[block].is_some());
+    let strides = values.filter(|&value| plan.speculated[value].is_some());
     plan.acted.set(Heuristic::SingleLane, n_single);
     plan.acted.set(Heuristic::LaneLoops, plan.lane_loops.len());
-    plan.acted.set(Heuristic::AffineInputs, n_inputs);
-    plan.acted.set(Heuristic::Strides, n_strides);
+    plan.acted.set(Heuristic::AffineInputs, inputs.count());
+    plan.acted.set(Heuristic::Strides, strides.count());
 }
 
 /// Whether there are operations for which the lanes of a warp wait for each other.
 fn has_warp_ops(func: &Function) -> bool {
-    let mut insts = func.blocks.values().flat_map(|block| &block.insts);
-    insts.any(|&inst| {
-        if let InstData::Warp { op, .. } = func.insts[inst].data {
-            op != WarpOp::ActiveMask
-        } else {
-            false
-        }
-    })
+    let mut nodes = func.blocks.keys().flat_map(|block| func.insts_in(block));
+    nodes.any(|node| matches!(node.data, InstData::Warp { op, .. } if op != WarpOp::ActiveMask))
 }
 
-/// Brings the function to the forms that the analyses rely on, and makes the speculative copies.
-/// Returns the cold blocks, and the blocks that start with a wait.
-fn prepare(
-    func: &mut Function,
-    entries: &[Block],
-    gang: u32,
-    facts: PlanFacts,
-    assume_affine: bool,
-    acted: &mut Acted,
-) -> (SecondaryMap<Block, bool>, SecondaryMap<Block, bool>) {
-    let is_on = |heuristic| facts.switches.is_on(heuristic);
-    drop_unreachable(func, entries);
-    if is_on(Heuristic::MaskedLoads) {
-        let n_converted = masked_loads::run(func, entries, gang, facts);
-        acted.set(Heuristic::MaskedLoads, n_converted);
-    }
-    if is_on(Heuristic::Subword) {
-        acted.set(Heuristic::Subword, subword::run(func, entries, gang));
-    }
-    if is_on(Heuristic::NoWrap) {
-        let n_versions = no_wrap::run(func, entries, gang, facts, assume_affine);
-        acted.set(Heuristic::NoWrap, n_versions);
-    }
-    let versions = match is_on(Heuristic::TripCounts) {
-        true => trip_counts::run(func, entries, gang, facts),
-        false => trip_counts::Versions::default(),
-    };
-    acted.set(Heuristic::TripCounts, versions.n_versions);
-    acted.set(Heuristic::LaneGroups, versions.n_grouped);
-    latches::run(func, &order::run(func, entries));
-    let wait_of = waits::split(func, gang);
-    if gang > 1 && func.blocks.keys().any(|block| wait_of[block]) {
-        join_exits(func);
-        if gang == WARP && entries.is_empty() {
-            joins::run(func, &wait_of);
-        }
-    }
-    (versions.cold, wait_of)
+/// What adds hints to a function, and is told by them when loops let others run.
+struct Hints<'a> {
+    func: &'a mut Function,
+    setup: &'a Setup<'a>,
+    order: &'a Order,
+    cold: &'a SecondaryMap<Block, bool>,
+    wait_of: &'a SecondaryMap<Block, bool>,
+    optimistic: &'a mut Divergence,
+    acted: &'a mut Acted,
 }
 
-/// Rematerializes, merges stores and inserts prefetches. Returns when loops let others run, and
-/// which stores are merged; `optimistic` is up to date then.
-fn add_hints(
-    func: &mut Function,
-    entries: &[Block],
-    order: &Order,
-    (cold, wait_of): (&SecondaryMap<Block, bool>, &SecondaryMap<Block, bool>),
-    optimistic: &mut divergence::Divergence,
-    acted: &mut Acted,
-) -> (SecondaryMap<Block, Option<Yield>>, SecondaryMap<Inst, bool>) {
-    let switches = optimistic.facts.switches;
-    let mut merged = SecondaryMap::new();
-    optimistic.propagate(func, order);
-    if optimistic.gang > 1 && switches.is_on(Heuristic::SignTests) {
-        let n_tests = sign_tests::run(func, optimistic);
-        acted.set(Heuristic::SignTests, n_tests);
-        if n_tests > 0 {
-            optimistic.propagate(func, order);
+impl Hints<'_> {
+    /// Rematerializes, merges stores and inserts prefetches. Returns when loops let others run, and
+    /// which stores are merged; `optimistic` is up to date then.
+    fn add(mut self) -> (SecondaryMap<Block, Option<Yield>>, SecondaryMap<Inst, bool>) {
+        self.optimistic.propagate(self.func, self.order);
+        if self.setup.gang > 1 && self.setup.is_on(Heuristic::SignTests) {
+            let n_tests = sign_tests::run(self.func, self.optimistic);
+            self.note(Heuristic::SignTests, n_tests);
+        }
+        if self.setup.is_on(Heuristic::AcrossWaits) {
+            let n_values = across_waits::run(self.func, self.wait_of, self.optimistic);
+            self.note(Heuristic::AcrossWaits, n_values);
+        }
+        if self.setup.is_on(Heuristic::Addresses) {
+            let n_addresses = addresses::run(self.func, self.optimistic);
+            self.note(Heuristic::Addresses, n_addresses);
+        }
+        let merged = self.merge_stores();
+        let spins = progress::run(self.func, self.order);
+        let ctas = OnceCell::new();
+        let strip_mine = match self.setup.is_on(Heuristic::StripMine) {
+            true => {
+                let analyses = (&*self.optimistic, &ctas);
+                strip_mine::run(self.func, self.order, self.wait_of, analyses)
+            }
+            false => SecondaryMap::new(),
+        };
+        if self.setup.is_on(Heuristic::Prefetch) {
+            let (waits, entries) = ((self.wait_of, &strip_mine), self.setup.entries);
+            let analyses = (&*self.optimistic, &ctas);
+            let n_hints = prefetch::run(self.func, self.order, entries, waits, analyses);
+            self.note(Heuristic::Prefetch, n_hints);
+        }
+        let yields = yields(self.func, &spins, &strip_mine, self.cold);
+        let blocks = self.func.blocks.keys();
+        let strip_mined = blocks.filter(|&block| is_strip_mined(&yields, block));
+        self.acted.set(Heuristic::StripMine, strip_mined.count());
+        (yields, merged)
+    }
+
+    /// Notes how often a heuristic acted. What it changed is analyzed again.
+    fn note(&mut self, heuristic: Heuristic, count: usize) {
+        self.acted.set(heuristic, count);
+        if count > 0 {
+            self.optimistic.propagate(self.func, self.order);
         }
     }
-    if switches.is_on(Heuristic::AcrossWaits) {
-        let n_values = across_waits::run(func, wait_of, optimistic);
-        acted.set(Heuristic::AcrossWaits, n_values);
-        if n_values > 0 {
-            optimistic.propagate(func, order);
+
+    fn merge_stores(&mut self) -> SecondaryMap<Inst, bool> {
+        let mut merged = SecondaryMap::new();
+        let may_merge = self.setup.gang > 1 && !self.setup.facts.keeps_accesses;
+        if may_merge && self.setup.is_on(Heuristic::MergeStores) {
+            let stores = merge_stores::run(self.func, self.optimistic);
+            self.acted.set(Heuristic::MergeStores, stores.len());
+            stores.into_iter().for_each(|inst| merged[inst] = true);
         }
+        merged
     }
-    if switches.is_on(Heuristic::Addresses) {
-        let n_addresses = addresses::run(func, optimistic);
-        acted.set(Heuristic::Addresses, n_addresses);
-        if n_addresses > 0 {
-            optimistic.propagate(func, order);
-        }
-    }
-    let may_merge = optimistic.gang > 1 && !optimistic.facts.keeps_accesses;
-    if may_merge && switches.is_on(Heuristic::MergeStores) {
-        let stores = merge_stores::run(func, optimistic);
-        acted.set(Heuristic::MergeStores, stores.len());
-        stores.into_iter().for_each(|inst| merged[inst] = true);
-    }
-    let spins = progress::run(func, order);
-    let ctas = OnceCell::new();
-    let strip_mine = match switches.is_on(Heuristic::StripMine) {
-        true => strip_mine::run(func, order, wait_of, (optimistic, &ctas)),
-        false => SecondaryMap::new(),
-    };
-    if switches.is_on(Heuristic::Prefetch) {
-        let waits = (wait_of, &strip_mine);
-        let n_hints = prefetch::run(func, order, entries, waits, (optimistic, &ctas));
-        acted.set(Heuristic::Prefetch, n_hints);
-        if n_hints > 0 {
-            optimistic.propagate(func, order);
-        }
-    }
-    let yields = yields(func, &spins, &strip_mine, cold);
-    let strip_mined = |block: &Block| matches!(yields[*block], Some(Yield::StripMine(_)));
-    acted.set(
-        Heuristic::StripMine,
-        func.blocks.keys().filter(strip_mined).count(),
-    );
-    (yields, merged)
+}
+
+/// Whether a block is the header of a strip-mined loop.
+fn is_strip_mined(yields: &SecondaryMap<Block, Option<Yield>>, block: Block) -> bool {
+    matches!(yields[block], Some(Yield::StripMine(_)))
 }
 
 /// When loops let others run, by their headers.
@@ -431,14 +470,11 @@ fn bounds(
     variability: &SecondaryMap<Value, Variability>,
 ) -> SecondaryMap<Value, Option<(i64, i64)>> {
     let mut bounds = SecondaryMap::new();
-    for node in func.insts.values() {
-        let InstData::Compare { args, .. } = node.data else {
-            continue;
-        };
-        for arg in args {
-            if matches!(variability[arg], Variability::Affine { .. }) {
-                bounds[arg] = range::signed(func, facts, arg);
-            }
+    let insts = func.insts.values();
+    let compares = insts.filter_map(|node| node.data.as_compare());
+    for arg in compares.flat_map(|(_, _, args)| args) {
+        if variability[arg].stride().is_some() {
+            bounds[arg] = range::signed(func, facts, arg);
         }
     }
     bounds
@@ -448,15 +484,11 @@ fn bounds(
 /// whole.
 fn join_exits(func: &mut Function) {
     let preds = predecessors(func);
-    let ends: Vec<Block> = func
-        .blocks
-        .iter()
-        .filter(|&(block, data)| {
-            matches!(data.term, Terminator::Exit)
-                && (block == func.entry || !preds[block].is_empty())
-        })
-        .map(|(block, _)| block)
-        .collect();
+    let is_end = |&block: &Block| {
+        matches!(func.blocks[block].term, Terminator::Exit)
+            && (block == func.entry || !preds[block].is_empty())
+    };
+    let ends: Vec<Block> = func.blocks.keys().filter(is_end).collect();
     if ends.len() < 2 {
         return;
     }
@@ -464,10 +496,8 @@ fn join_exits(func: &mut Function) {
         let data = &func.blocks[block];
         data.insts.is_empty() && data.params.is_empty()
     };
-    let join = match ends.iter().copied().find(is_bare) {
-        Some(block) => block,
-        None => func.new_block(),
-    };
+    let bare = ends.iter().copied().find(is_bare);
+    let join = bare.unwrap_or_else(|| func.new_block());
     func.blocks[join].term = Terminator::Exit;
     for block in ends {
         if block != join {
@@ -477,22 +507,10 @@ fn join_exits(func: &mut Function) {
 }
 
 fn drop_unreachable(func: &mut Function, entries: &[Block]) {
-    let mut seen: SecondaryMap<Block, bool> = SecondaryMap::new();
-    let mut work = vec![func.entry];
-    work.extend(entries);
-    while let Some(block) = work.pop() {
-        if !std::mem::replace(&mut seen[block], true) {
-            work.extend(
-                func.blocks[block]
-                    .term
-                    .targets()
-                    .iter()
-                    .map(|call| call.block),
-            );
-        }
-    }
+    let reachable = order::reachable(func, &[&[func.entry], entries].concat());
+    let reachable: FxHashSet<Block> = reachable.into_iter().collect();
     for (block, data) in func.blocks.iter_mut() {
-        if !seen[block] {
+        if !reachable.contains(&block) {
             data.insts.clear();
             data.params.clear();
             data.term = Terminator::Exit;
@@ -502,23 +520,11 @@ fn drop_unreachable(func: &mut Function, entries: &[Block]) {
 
 /// Predecessors write a block's parameters, so a parameter always escapes.
 fn escapes(func: &Function) -> SecondaryMap<Value, bool> {
-    let mut home: SecondaryMap<Value, Option<Block>> = SecondaryMap::new();
+    let homes = func.homes();
     let mut escapes: SecondaryMap<Value, bool> = SecondaryMap::new();
     for (block, data) in func.blocks.iter() {
         data.params.iter().for_each(|&param| escapes[param] = true);
-        for &inst in &data.insts {
-            func.insts[inst]
-                .results
-                .iter()
-                .for_each(|&result| home[result] = Some(block));
-        }
-    }
-    for (block, data) in func.blocks.iter() {
-        let mut mark = |value: Value| escapes[value] |= home[value] != Some(block);
-        data.insts
-            .iter()
-            .for_each(|&inst| func.insts[inst].data.args().into_iter().for_each(&mut mark));
-        data.term.for_each_arg(&mut mark);
+        func.for_each_arg(block, |value| escapes[value] |= homes[value] != Some(block));
     }
     escapes
 }

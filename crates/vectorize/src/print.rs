@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, Inst, Value, print};
 
 use crate::heuristics::Acted;
-use crate::{Because, Node, Plan, SingleLane, Variability, WaitKind, Yield};
+use crate::{Because, Node, Plan, SingleLane, Variability, Wait, WaitKind, Yield};
 
 /// The whole plan: the nodes in layout order with all decisions about them, and their instructions
 /// with the variability of the results. `acted` also counts what the code generator has decided.
@@ -13,54 +14,39 @@ pub fn plan(func: &Function, plan: &Plan, acted: &Acted) -> String {
     let mut out = summary(func, plan, acted);
     for (pos, node) in plan.order.nodes.iter().enumerate() {
         match *node {
-            Node::LoopEnd(header) => {
-                let _ = write!(out, "\n{pos}: end of the loop of {header}");
-                lanes(&mut out, plan, pos);
-                if let Some(when) = plan.yields[header] {
-                    let _ = match when {
-                        Yield::Spin(cost) => write!(out, ", yields (cost {cost})"),
-                        Yield::StripMine(n) => write!(out, ", strip-mined by {n}"),
-                    };
-                }
-                out.push('\n');
-            }
+            Node::LoopEnd(header) => loop_end(&mut out, plan, pos, header),
             Node::Block(block) => self::block(&mut out, func, plan, (pos, block)),
         }
     }
     out
 }
 
+fn loop_end(out: &mut String, plan: &Plan, pos: usize, header: Block) {
+    let _ = write!(out, "\n{pos}: end of the loop of {header}");
+    lanes(out, plan, pos);
+    let _ = match plan.yields[header] {
+        Some(Yield::Spin(cost)) => write!(out, ", yields (cost {cost})"),
+        Some(Yield::StripMine(n)) => write!(out, ", strip-mined by {n}"),
+        None => Ok(()),
+    };
+    out.push('\n');
+}
+
 /// Gang width, which heuristics acted, and totals.
 pub fn summary(func: &Function, plan: &Plan, acted: &Acted) -> String {
-    let blocks: Vec<Block> = plan
-        .order
-        .nodes
-        .iter()
-        .filter_map(|node| match *node {
-            Node::Block(block) => Some(block),
-            Node::LoopEnd(_) => None,
-        })
-        .collect();
     let (mut uniform, mut affine, mut varying) = (0, 0, 0);
-    for &block in &blocks {
-        let data = &func.blocks[block];
-        let results = data
-            .insts
-            .iter()
-            .flat_map(|&inst| &func.insts[inst].results);
-        for &value in data.params.iter().chain(results) {
-            match plan.variability[value] {
-                Variability::Uniform => uniform += 1,
-                Variability::Affine { .. } => affine += 1,
-                Variability::Varying => varying += 1,
-            }
+    for value in plan.order.blocks().flat_map(|block| func.defined_in(block)) {
+        match plan.variability[value] {
+            Variability::Uniform => uniform += 1,
+            Variability::Affine { .. } => affine += 1,
+            Variability::Varying => varying += 1,
         }
     }
-    let divergent = blocks
-        .iter()
-        .filter(|&&block| plan.divergent[block])
-        .count();
-    let cold = blocks.iter().filter(|&&block| plan.cold[block]).count();
+    let count = |of: &SecondaryMap<Block, bool>| {
+        let blocks = plan.order.blocks();
+        blocks.filter(|&block| of[block]).count()
+    };
+    let (divergent, cold) = (count(&plan.divergent), count(&plan.cold));
     format!(
         "gang {}\nacted: {}\n{} nodes, {divergent} divergent branches, {} waits, {cold} cold blocks\n\
          {uniform} uniform, {affine} affine, {varying} varying values\n",
@@ -78,10 +64,8 @@ fn block(out: &mut String, func: &Function, plan: &Plan, (pos, block): (usize, B
     if plan.cold[block] {
         out.push_str(", cold");
     }
-    let in_loop = plan
-        .lane_loops
-        .iter()
-        .any(|region| region.range.contains(&pos));
+    let mut regions = plan.lane_loops.iter();
+    let in_loop = regions.any(|region| region.range.contains(&pos));
     match plan.single_lane[block] {
         SingleLane::No => {}
         _ if in_loop => out.push_str(", in a lane loop"),
@@ -89,20 +73,7 @@ fn block(out: &mut String, func: &Function, plan: &Plan, (pos, block): (usize, B
     }
     out.push('\n');
     if let Some(number) = plan.wait_of[block] {
-        let wait = &plan.waits[number as usize];
-        let why = match wait.kind {
-            WaitKind::Entry => "entry",
-            WaitKind::Ready => "continuation",
-            WaitKind::Inst(_) => "instruction",
-            WaitKind::Yield => "yield",
-            WaitKind::StripMine => "strip-mined",
-        };
-        let live: Vec<String> = wait.live.iter().map(Value::to_string).collect();
-        let _ = writeln!(
-            out,
-            "  resume point {number} ({why}) saves [{}]",
-            live.join(", ")
-        );
+        wait(out, number, &plan.waits[number as usize]);
     }
     if let Some(inputs) = &plan.affine_inputs[block] {
         for (value, variability) in &inputs.inputs {
@@ -120,6 +91,19 @@ fn block(out: &mut String, func: &Function, plan: &Plan, (pos, block): (usize, B
         false => "",
     };
     let _ = writeln!(out, "  {}{divergent}", print::terminator(&data.term).trim());
+}
+
+fn wait(out: &mut String, number: u32, wait: &Wait) {
+    let why = match wait.kind {
+        WaitKind::Entry => "entry",
+        WaitKind::Ready => "continuation",
+        WaitKind::Inst(_) => "instruction",
+        WaitKind::Yield => "yield",
+        WaitKind::StripMine => "strip-mined",
+    };
+    let live: Vec<String> = wait.live.iter().map(Value::to_string).collect();
+    let live = live.join(", ");
+    let _ = writeln!(out, "  resume point {number} ({why}) saves [{live}]");
 }
 
 fn instruction(out: &mut String, func: &Function, plan: &Plan, inst: Inst) {
@@ -174,14 +158,10 @@ fn of_value(plan: &Plan, value: Value) -> String {
 }
 
 fn held(variability: Variability) -> String {
+    let may_wrap = variability.may_wrap().map_or("", |_| ", may wrap");
     match variability {
         Variability::Uniform => "uniform".to_owned(),
-        Variability::Affine {
-            stride, may_wrap, ..
-        } => match may_wrap {
-            Some(_) => format!("affine {stride}, may wrap"),
-            None => format!("affine {stride}"),
-        },
+        Variability::Affine { stride, .. } => format!("affine {stride}{may_wrap}"),
         Variability::Varying => "varying".to_owned(),
     }
 }

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::vec::IntoIter;
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, BlockCall, Class, Function, Inst, InstData, Terminator, Value, WarpOp};
+use ptxjit_ir::{
+    Block, BlockCall, BlockData, Class, Function, Inst, InstData, Terminator, Value, WarpOp,
+};
 
 use crate::analysis::liveness::Liveness;
 use crate::{Node, Plan, Yield};
@@ -39,16 +41,21 @@ pub struct Wait {
     pub is_whole: bool,
 }
 
+impl Wait {
+    /// Whether lanes wait at the block's first instruction.
+    pub fn is_at_inst(&self) -> bool {
+        matches!(self.kind, WaitKind::Inst(_))
+    }
+}
+
 /// Splits blocks so that every instruction that can wait is the first of its block. Returns those
 /// blocks.
 pub(crate) fn split(func: &mut Function, gang: u32) -> SecondaryMap<Block, bool> {
     let mut waits = SecondaryMap::new();
-    let blocks: Vec<Block> = func.blocks.keys().collect();
-    let mut work: VecDeque<(Block, IntoIter<Inst>)> = VecDeque::new();
-    for block in blocks {
-        let insts = std::mem::take(&mut func.blocks[block].insts);
-        work.push_back((block, insts.into_iter()));
-    }
+    let insts = |data: &mut BlockData| std::mem::take(&mut data.insts).into_iter();
+    let blocks = func.blocks.iter_mut();
+    let mut work: VecDeque<(Block, IntoIter<Inst>)> =
+        blocks.map(|(block, data)| (block, insts(data))).collect();
     while let Some((block, mut rest)) = work.pop_front() {
         while let Some(&inst) = rest.as_slice().first() {
             // The first instruction of a new block is the one that it was split at.
@@ -95,13 +102,7 @@ pub(crate) fn can_wait(data: &InstData, gang: u32) -> bool {
 }
 
 fn is_active_mask(data: &InstData) -> bool {
-    matches!(
-        data,
-        InstData::Warp {
-            op: WarpOp::ActiveMask,
-            ..
-        }
-    )
+    matches!(data, InstData::Warp { op, .. } if *op == WarpOp::ActiveMask)
 }
 
 /// Numbers the waits: the entry, the extra entries, then the others in layout order.
@@ -121,43 +122,29 @@ pub(crate) fn number(
     for &block in entries {
         push(func, plan, block, WaitKind::Ready, live);
     }
-    let nodes = plan.order.nodes.clone();
-    for node in nodes {
-        match node {
+    for node in plan.order.nodes.clone() {
+        let (block, kind) = match node {
             Node::Block(block) if inst_waits[block] => {
-                push(
-                    func,
-                    plan,
-                    block,
-                    WaitKind::Inst(func.blocks[block].insts[0]),
-                    live,
-                );
+                (block, WaitKind::Inst(func.blocks[block].insts[0]))
             }
-            Node::LoopEnd(header) => {
-                let kind = match plan.yields[header] {
-                    Some(Yield::Spin(_)) => WaitKind::Yield,
-                    Some(Yield::StripMine(_)) => WaitKind::StripMine,
-                    None => continue,
-                };
-                push(func, plan, header, kind, live);
-            }
-            Node::Block(_) => {}
-        }
+            Node::Block(_) => continue,
+            Node::LoopEnd(header) => match plan.yields[header] {
+                Some(Yield::Spin(_)) => (header, WaitKind::Yield),
+                Some(Yield::StripMine(_)) => (header, WaitKind::StripMine),
+                None => continue,
+            },
+        };
+        push(func, plan, block, kind, live);
     }
 }
 
 fn push(func: &Function, plan: &mut Plan, block: Block, kind: WaitKind, live: &Liveness) {
     plan.wait_of[block] = Some(plan.waits.len() as u32);
-    let values = func.blocks[block]
-        .params
-        .iter()
-        .chain(&live.live_in[block])
-        .copied()
-        .collect();
+    let params = func.blocks[block].params.iter();
     plan.waits.push(Wait {
         block,
         kind,
-        live: values,
+        live: params.chain(&live.live_in[block]).copied().collect(),
         is_whole: false,
     });
 }

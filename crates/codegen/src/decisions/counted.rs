@@ -1,6 +1,6 @@
 //! In which form each node's lanes are held: as bits, or as lane masks.
 
-use ptxjit_ir::{Function, Terminator, Value};
+use ptxjit_ir::{Function, Value};
 use ptxjit_vectorize::{Node, Plan};
 
 use super::mask_classes::{MaskClass, MaskClasses};
@@ -33,17 +33,12 @@ pub(super) fn find(
                 changed |= !as_bits && std::mem::replace(&mut counted[target], false);
             };
             match *node {
-                Node::LoopEnd(header) => {
-                    let target = order.block_pos[header].expect("headers are in the order");
-                    reach(target as usize, from_bits);
-                }
+                Node::LoopEnd(header) => reach(order.pos(header), from_bits),
                 Node::Block(block) => {
-                    let term = &func.blocks[block].term;
-                    let is_cheap = matches!(*term, Terminator::Brif { cond, .. } if has_bits(cond));
-                    let as_bits = from_bits && (is_cheap || !plan.divergent[block]);
-                    for call in term.targets() {
-                        reach(order.target(pos, call.block), as_bits);
-                    }
+                    let cond = func.blocks[block].term.condition();
+                    let keeps_bits = cond.is_some_and(has_bits) || !plan.divergent[block];
+                    let targets = order.targets(func, pos).into_iter();
+                    targets.for_each(|target| reach(target, from_bits && keeps_bits));
                 }
             }
         }

@@ -8,7 +8,7 @@ use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
     Block, BlockCall, CompareOp, Function, InstData, IntBinaryOp, Terminator, Type, Value,
 };
-use ptxjit_vectorize::{Node, Plan, WaitKind};
+use ptxjit_vectorize::Plan;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -58,18 +58,23 @@ pub(crate) struct Test {
 /// All counters of a function, and where else values meet.
 #[derive(Default)]
 pub(crate) struct Counters {
-    pub counters: FxHashMap<Value, Counter>,
+    pub counters: CounterMap,
     /// By the loop's header.
     pub tests: FxHashMap<Block, Test>,
     /// Parameters of other blocks: what edges pass to them.
     pub merges: FxHashMap<Value, SmallVec<[Value; 4]>>,
 }
 
+type CounterMap = FxHashMap<Value, Counter>;
+
+/// An edge to a block, with the block that it comes from.
+type Edge<'a> = (Block, &'a BlockCall);
+
 struct Finder<'a> {
     func: &'a Function,
     plan: &'a Plan,
     predecessors: &'a SecondaryMap<Block, Vec<Block>>,
-    block_of: SecondaryMap<Value, Option<Block>>,
+    homes: SecondaryMap<Value, Option<Block>>,
 }
 
 /// Finds them.
@@ -78,29 +83,15 @@ pub(super) fn find(
     plan: &Plan,
     predecessors: &SecondaryMap<Block, Vec<Block>>,
 ) -> Counters {
-    let mut block_of: SecondaryMap<Value, Option<Block>> = SecondaryMap::new();
-    for (block, data) in func.blocks.iter() {
-        for &param in &data.params {
-            block_of[param] = Some(block);
-        }
-        for &inst in &data.insts {
-            for &result in &func.insts[inst].results {
-                block_of[result] = Some(block);
-            }
-        }
-    }
     let finder = Finder {
         func,
         plan,
         predecessors,
-        block_of,
+        homes: func.homes(),
     };
     let mut found = Counters::default();
-    for node in &plan.order.nodes {
-        if let Node::Block(block) = *node {
-            finder.block(block, &mut found);
-        }
-    }
+    let blocks = plan.order.blocks();
+    blocks.for_each(|block| finder.block(block, &mut found));
     found
 }
 
@@ -109,18 +100,13 @@ impl Finder<'_> {
         self.plan.order.block_pos[block]
     }
 
-    fn is_in_loop(&self, header: Block, block: Block) -> bool {
-        let (range, at) = (self.plan.order.loop_range(header), self.position(block));
-        range.is_some_and(|range| at.is_some_and(|at| range.contains(&(at as usize))))
-    }
-
     /// Whether a value does not change in a loop.
     fn is_invariant(&self, header: Block, value: Value) -> bool {
-        self.func.as_const(value).is_some()
-            || self.block_of[value].is_some_and(|block| !self.is_in_loop(header, block))
+        let is_outside = |home| !self.plan.order.is_in_loop(header, home);
+        self.func.as_const(value).is_some() || self.homes[value].is_some_and(is_outside)
     }
 
-    fn calls_to(&self, block: Block) -> impl Iterator<Item = (Block, &BlockCall)> {
+    fn calls_to(&self, block: Block) -> impl Iterator<Item = Edge<'_>> {
         self.predecessors[block].iter().flat_map(move |&from| {
             let targets = self.func.blocks[from].term.targets().into_iter();
             let calls = targets.filter(move |call| call.block == block);
@@ -130,55 +116,59 @@ impl Finder<'_> {
 
     fn block(&self, block: Block, found: &mut Counters) {
         let params = &self.func.blocks[block].params;
-        // Other code leads to the blocks at which threads start.
-        let wait = self.plan.wait_of[block].map(|wait| self.plan.waits[wait as usize].kind);
-        let starts = matches!(wait, Some(WaitKind::Entry | WaitKind::Ready));
-        if params.is_empty() || starts {
+        if params.is_empty() || self.plan.starts_at(block) {
             return;
         }
-        let at = self.position(block);
-        let (mut back, mut entries): (SmallVec<[_; 2]>, SmallVec<[_; 4]>) = Default::default();
-        let mut entries_from: SmallVec<[Block; 4]> = SmallVec::new();
-        for (from, call) in self.calls_to(block) {
-            match self.position(from) {
-                // Code that is not reached passes nothing.
-                None => {}
-                position if position >= at => back.push((from, call)),
-                _ => {
-                    entries.push(call);
-                    entries_from.push(from);
-                }
-            }
-        }
+        // Code that is not reached passes nothing.
+        let calls = self.calls_to(block);
+        let calls = calls.filter(|&(from, _)| self.position(from).is_some());
+        let is_back = |&(from, _): &Edge<'_>| self.position(from) >= self.position(block);
+        let (back, entries): (Vec<Edge<'_>>, Vec<Edge<'_>>) = calls.partition(is_back);
         match back[..] {
             [] => {
                 for (index, &param) in params.iter().enumerate() {
-                    let args = entries.iter().map(|call| call.args[index]).collect();
-                    found.merges.insert(param, args);
+                    let args = entries.iter().map(|(_, call)| call.args[index]);
+                    found.merges.insert(param, args.collect());
                 }
             }
-            [(latch, call)] => {
-                for (index, &param) in params.iter().enumerate() {
-                    let mut step = Step::default();
-                    if self.adds(block, call.args[index], param, &mut step, DEPTH) {
-                        let counter = Counter {
-                            header: block,
-                            inits: entries.iter().map(|call| call.args[index]).collect(),
-                            step,
-                        };
-                        found.counters.insert(param, counter);
-                    }
-                }
-                if let Some(mut test) = self.test(block, latch, &found.counters) {
-                    if let [from] = entries_from[..] {
-                        let counter = &found.counters[&test.counter];
-                        test.not_initially = self.excluded(from, block, counter.inits[0]);
-                    }
-                    found.tests.insert(block, test);
-                }
-            }
+            [back] => self.find_in_loop(block, back, &entries, found),
             _ => {}
         }
+    }
+
+    /// The counters and the test of a loop with one backward edge.
+    fn find_in_loop(
+        &self,
+        header: Block,
+        (latch, back): Edge<'_>,
+        entries: &[Edge<'_>],
+        found: &mut Counters,
+    ) {
+        for (index, &param) in self.func.blocks[header].params.iter().enumerate() {
+            if let Some(step) = self.added(header, back.args[index], param) {
+                let inits = entries.iter().map(|(_, call)| call.args[index]);
+                let counter = Counter {
+                    header,
+                    inits: inits.collect(),
+                    step,
+                };
+                found.counters.insert(param, counter);
+            }
+        }
+        if let Some(mut test) = self.test(header, latch, &found.counters) {
+            if let [(from, _)] = entries[..] {
+                let counter = &found.counters[&test.counter];
+                test.not_initially = self.excluded(from, header, counter.inits[0]);
+            }
+            found.tests.insert(header, test);
+        }
+    }
+
+    /// What is added to the parameter to make `value`, if it is such a sum.
+    fn added(&self, header: Block, value: Value, param: Value) -> Option<Step> {
+        let mut step = Step::default();
+        let is_sum = self.adds(header, value, param, &mut step, DEPTH);
+        is_sum.then_some(step)
     }
 
     /// Whether `value` is the parameter and what is added to it.
@@ -189,23 +179,18 @@ impl Finder<'_> {
         let Some(depth) = depth.checked_sub(1) else {
             return false;
         };
-        let Some(&InstData::IntBinary { op, ty, args }) = self.func.def_inst(value) else {
+        let sum = self.func.as_binary(value);
+        let Some((op @ (IntBinaryOp::Add | IntBinaryOp::Sub), Type::B32 | Type::B64, [a, b])) = sum
+        else {
             return false;
         };
-        if ty != Type::B32 && ty != Type::B64 {
-            return false;
-        }
-        let [a, b] = args;
-        if op != IntBinaryOp::Add && op != IntBinaryOp::Sub {
-            return false;
-        }
         let negates = op == IntBinaryOp::Sub;
         let [rest, term] = match (self.is_invariant(header, a), self.is_invariant(header, b)) {
             (true, _) if !negates => [b, a],
             (_, true) => [a, b],
             (true | false, false) => return false,
         };
-        match self.signed_constant(term) {
+        match self.func.as_signed(term) {
             Some(x) => {
                 let x = if negates { x.wrapping_neg() } else { x };
                 step.constant = step.constant.wrapping_add(x);
@@ -216,19 +201,8 @@ impl Finder<'_> {
         self.adds(header, rest, param, step, depth)
     }
 
-    fn signed_constant(&self, value: Value) -> Option<i64> {
-        let bits = self.func.as_const(value)?;
-        let unused = 64 - self.func.ty(value).bits();
-        Some(((bits << unused) as i64) >> unused)
-    }
-
     /// The test at the loop's end or at its start: there each iteration passes.
-    fn test(
-        &self,
-        header: Block,
-        latch: Block,
-        counters: &FxHashMap<Value, Counter>,
-    ) -> Option<Test> {
+    fn test(&self, header: Block, latch: Block, counters: &CounterMap) -> Option<Test> {
         let mut end = latch;
         for _ in 0..MOST_JUMPS {
             if end == header || !matches!(self.func.blocks[end].term, Terminator::Jump(_)) {
@@ -248,7 +222,7 @@ impl Finder<'_> {
         for _ in 0..MOST_JUMPS {
             if let Terminator::Brif { cond, then_, else_ } = &self.func.blocks[from].term
                 && let Some(&InstData::Compare { op, args, .. }) = self.func.def_inst(*cond)
-                && let (true, Some(number)) = (args[0] == value, self.signed_constant(args[1]))
+                && let (true, Some(number)) = (args[0] == value, self.func.as_signed(args[1]))
                 && then_.block != else_.block
                 && matches!(op, CompareOp::Eq | CompareOp::Ne)
             {
@@ -263,38 +237,26 @@ impl Finder<'_> {
         None
     }
 
-    fn test_of(
-        &self,
-        header: Block,
-        block: Block,
-        counters: &FxHashMap<Value, Counter>,
-    ) -> Option<Test> {
-        let data = &self.func.blocks[block];
-        let Terminator::Brif { cond, then_, else_ } = &data.term else {
-            return None;
-        };
-        let stays = [then_, else_].map(|call| self.is_in_loop(header, call.block));
-        let InstData::Compare { op, ty, args } = *self.func.def_inst(*cond)? else {
-            return None;
-        };
-        let op = match stays {
+    fn test_of(&self, header: Block, block: Block, counters: &CounterMap) -> Option<Test> {
+        let cond = self.func.blocks[block].term.condition()?;
+        let (op, ty, [a, b]) = self.func.def_inst(cond)?.as_compare()?;
+        let stays = |to| self.plan.order.is_in_loop(header, to);
+        let stays: SmallVec<[bool; 2]> = self.func.successors(block).map(stays).collect();
+        let op = match stays[..] {
             [true, false] => op,
             [false, true] => op.inverse(),
-            [true, true] | [false, false] => return None,
-        };
-        let [a, b] = args;
-        let (op, tested, bound) = match (self.is_invariant(header, a), self.is_invariant(header, b))
-        {
-            (false, true) => (op, a, b),
-            (true, false) => (op.swapped(), b, a),
             _ => return None,
         };
-        let params = &self.func.blocks[header].params;
-        let mut mine = params.iter().filter(|param| counters.contains_key(param));
+        let (op, tested, bound) = match [a, b].map(|arg| self.is_invariant(header, arg)) {
+            [false, true] => (op, a, b),
+            [true, false] => (op.swapped(), b, a),
+            [true, true] | [false, false] => return None,
+        };
+        let params = self.func.blocks[header].params.iter();
+        let mut mine = params.filter(|param| counters.contains_key(param));
         mine.find_map(|&counter| {
-            let mut step = Step::default();
-            let is_sum = self.adds(header, tested, counter, &mut step, DEPTH);
-            let is_constant = is_sum && step.values().next().is_none();
+            let step = self.added(header, tested, counter)?;
+            let is_constant = step.values().next().is_none();
             is_constant.then_some(Test {
                 op,
                 ty,

@@ -9,8 +9,8 @@ use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
     Block, CompareOp, Function, Inst, InstData, IntBinaryOp, IntUnaryOp, Terminator, Type, Value,
 };
-use ptxjit_vectorize::{Node, Variability};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use super::cta_ranges::{Finder, Form};
 use super::nodes::NodeForm;
@@ -82,16 +82,11 @@ impl Finder<'_> {
             InstData::Compare { op, ty, args } if ty == Type::B32 || ty == Type::B64 => {
                 Some(Condition::Compare(op, args))
             }
-            InstData::IntBinary {
-                op: IntBinaryOp::And,
-                ty: Type::B1,
-                args,
-            } => Some(Condition::And(args)),
-            InstData::IntBinary {
-                op: IntBinaryOp::Or,
-                ty: Type::B1,
-                args,
-            } => Some(Condition::Or(args)),
+            InstData::IntBinary { op, ty, args } => match (op, ty) {
+                (IntBinaryOp::And, Type::B1) => Some(Condition::And(args)),
+                (IntBinaryOp::Or, Type::B1) => Some(Condition::Or(args)),
+                _ => None,
+            },
             InstData::IntUnary {
                 op: IntUnaryOp::Not,
                 ty: Type::B1,
@@ -104,33 +99,16 @@ impl Finder<'_> {
     /// Whether these are the values of the first and the last lane, perhaps with one constant added
     /// to both, and the first has the least.
     fn are_ends(&self, first: Value, last: Value) -> bool {
-        let insts = [first, last].map(|value| self.func.def_inst(value));
-        match insts {
-            [
-                Some(&InstData::EndLane {
-                    last: false,
-                    arg: a,
-                    ..
-                }),
-                Some(&InstData::EndLane {
-                    last: true, arg: b, ..
-                }),
-            ] => a == b && self.is_rising(a) && self.has_range(a),
-            [
-                Some(&InstData::IntBinary {
-                    op: IntBinaryOp::Add,
-                    ty: Type::B32,
-                    args: [a, added],
-                }),
-                Some(&InstData::IntBinary {
-                    op: IntBinaryOp::Add,
-                    ty: Type::B32,
-                    args: [b, also_added],
-                }),
-            ] => {
-                let [x, y] = [added, also_added].map(|value| self.func.as_const(value));
-                x.is_some() && x == y && self.are_ends(a, b)
-            }
+        let end = |value| self.func.def_inst(value)?.as_end_lane();
+        if let (Some((a, false)), Some((b, true))) = (end(first), end(last)) {
+            return a == b && self.is_rising(a) && self.has_range(a);
+        }
+        let sum = |value| match self.func.as_binary(value)? {
+            (IntBinaryOp::Add, Type::B32, [x, added]) => Some((x, self.func.as_const(added)?)),
+            _ => None,
+        };
+        match (sum(first), sum(last)) {
+            (Some((a, x)), Some((b, y))) => x == y && self.are_ends(a, b),
             _ => false,
         }
     }
@@ -141,14 +119,14 @@ impl Finder<'_> {
         match self.condition(cond)? {
             Condition::Uniform | Condition::InOrder(_) => Some(()),
             Condition::Not(arg) => self.compares(arg, depth, found),
-            Condition::And(args) | Condition::Or(args) => args
-                .iter()
-                .try_for_each(|&arg| self.compares(arg, depth, found)),
+            Condition::And(args) | Condition::Or(args) => {
+                let mut args = args.into_iter();
+                args.try_for_each(|arg| self.compares(arg, depth, found))
+            }
             Condition::Compare(_, args) => {
                 found.push(args);
-                args.iter()
-                    .all(|&arg| self.has_range(arg) && self.is_exact(arg))
-                    .then_some(())
+                let is_known = |&arg: &Value| self.has_range(arg) && self.is_exact(arg);
+                args.iter().all(is_known).then_some(())
             }
         }
     }
@@ -179,29 +157,24 @@ impl Decisions<'_> {
         let mut found = CtaBranches::default();
         let mut n_compares = 0;
         let mut n_uses: Option<SecondaryMap<Value, u32>> = None;
-        for (pos, node) in self.plan.order.nodes.iter().enumerate() {
-            let Node::Block(block) = *node else {
-                continue;
-            };
-            let Terminator::Brif { cond, .. } = self.func.blocks[block].term else {
+        for (pos, block) in self.plan.order.places() {
+            let Some(cond) = self.func.blocks[block].term.condition() else {
                 continue;
             };
             let is_of_gang = matches!(self.forms[pos], NodeForm::Twice | NodeForm::Once);
-            let mut compares = Vec::new();
+            let mut compares: Vec<[Value; 2]> = Vec::new();
+            let is_apart = |arg: &Value| finder.depends_on_cta(*arg);
             if !is_of_gang
                 || found.branches.len() == MOST
                 || finder.compares(cond, DEPTH, &mut compares).is_none()
                 || n_compares + compares.len() > MOST_COMPARES
-                || !compares
-                    .iter()
-                    .any(|args| args.iter().any(|&arg| finder.depends_on_cta(arg)))
+                || !compares.iter().flatten().any(is_apart)
             {
                 continue;
             }
             let n_uses = n_uses.get_or_insert_with(|| count_uses(self.func));
             let late = self.only_for_branch(block, n_uses);
-            let is_varying = self.plan.variability[cond] == Variability::Varying;
-            if !is_varying && late.len() < FEWEST_LATE {
+            if !self.plan.is_varying(cond) && late.len() < FEWEST_LATE {
                 continue;
             }
             n_compares += compares.len();
@@ -219,22 +192,15 @@ impl Decisions<'_> {
     /// The direction that CTAs away from the borders of a grid probably take: not to the end, and
     /// else as a chain of comparisons has it.
     fn expected(&self, finder: &Finder<'_>, block: Block, cond: Value) -> bool {
-        let Terminator::Brif {
-            ref then_,
-            ref else_,
-            ..
-        } = self.func.blocks[block].term
-        else {
-            unreachable!("called for branches")
-        };
-        let ends = [then_, else_].map(|call| {
-            let data = &self.func.blocks[call.block];
+        let ends = |block: Block| {
+            let data = &self.func.blocks[block];
             data.insts.is_empty() && matches!(data.term, Terminator::Ret(_) | Terminator::Exit)
-        });
-        match ends {
+        };
+        let ends: SmallVec<[bool; 2]> = self.func.successors(block).map(ends).collect();
+        match ends[..] {
             [true, false] => false,
             [false, true] => true,
-            [true, true] | [false, false] => match finder.condition(cond) {
+            _ => match finder.condition(cond) {
                 Some(Condition::Or(_) | Condition::Not(_))
                 | Some(Condition::Compare(CompareOp::Eq, _)) => false,
                 Some(
@@ -250,12 +216,9 @@ impl Decisions<'_> {
 
     /// The pure instructions of a block of which only its branch needs the results.
     fn only_for_branch(&self, block: Block, n_uses: &SecondaryMap<Value, u32>) -> Vec<Inst> {
-        let data = &self.func.blocks[block];
-        let Terminator::Brif { cond, .. } = data.term else {
-            unreachable!("called for branches")
-        };
         let mut used_late: SecondaryMap<Value, u32> = SecondaryMap::new();
-        used_late[cond] = 1;
+        let cond = self.func.blocks[block].term.condition();
+        used_late[cond.expect("called for branches")] = 1;
         let mut late: Vec<Inst> = Vec::new();
         for &inst in self.insts_after_wait(block).iter().rev() {
             let node = &self.func.insts[inst];
@@ -285,12 +248,8 @@ impl Decisions<'_> {
 
 pub(super) fn count_uses(func: &Function) -> SecondaryMap<Value, u32> {
     let mut uses: SecondaryMap<Value, u32> = SecondaryMap::new();
-    for data in func.blocks.values() {
-        for &inst in &data.insts {
-            let args = func.insts[inst].data.args();
-            args.into_iter().for_each(|arg| uses[arg] += 1);
-        }
-        data.term.for_each_arg(|arg| uses[arg] += 1);
+    for block in func.blocks.keys() {
+        func.for_each_arg(block, |arg| uses[arg] += 1);
     }
     uses
 }

@@ -12,7 +12,7 @@ use std::cell::RefCell;
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Function, InstData, Space, SpecialReg, Type, Value};
-use ptxjit_vectorize::{Node, Plan, Variability};
+use ptxjit_vectorize::Plan;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -118,10 +118,12 @@ impl CtaRanges {
 
 /// Whether an instruction reads what differs between the CTAs of a row.
 fn is_ctaid_x(data: &InstData) -> bool {
-    let InstData::Sreg { sreg } = data else {
-        return false;
-    };
-    matches!(sreg, SpecialReg::CtaidX | SpecialReg::ClusterIdX)
+    matches!(
+        data,
+        InstData::Sreg {
+            sreg: SpecialReg::CtaidX | SpecialReg::ClusterIdX
+        }
+    )
 }
 
 /// What tells the forms of values.
@@ -149,12 +151,9 @@ impl<'a> Finder<'a> {
         // Operands come first.
         for &(value, inst) in &invariants.of_cta {
             let data = &func.insts[inst].data;
-            is_uniform[value] = scope == Scope::Cta
-                || !is_ctaid_x(data)
-                    && data
-                        .args()
-                        .iter()
-                        .all(|&arg| is_uniform[arg] || func.as_const(arg).is_some());
+            let is_same = |&arg: &Value| is_uniform[arg] || func.as_const(arg).is_some();
+            is_uniform[value] =
+                scope == Scope::Cta || !is_ctaid_x(data) && data.args().iter().all(is_same);
         }
         Finder {
             func,
@@ -170,17 +169,10 @@ impl<'a> Finder<'a> {
     /// Chooses the accesses in nodes that have a version for whole gangs.
     pub(super) fn find(&self, forms: &[NodeForm]) -> CtaRanges {
         let mut found = CtaRanges::new(self);
-        for (pos, node) in self.plan.order.nodes.iter().enumerate() {
-            let Node::Block(block) = *node else {
-                continue;
-            };
-            if forms[pos] != NodeForm::Twice {
-                continue;
-            }
-            for &inst in &self.func.blocks[block].insts {
-                let Some((space, access)) = self.access(&self.func.insts[inst].data) else {
-                    continue;
-                };
+        let places = self.plan.order.places();
+        for (pos, block) in places.filter(|&(pos, _)| forms[pos] == NodeForm::Twice) {
+            let nodes = self.func.insts_in(block);
+            for (space, access) in nodes.filter_map(|node| self.access(&node.data)) {
                 let (addr, _, size) = access;
                 if found.accesses.len() < MOST
                     && self.has_range(addr)
@@ -230,10 +222,10 @@ impl<'a> Finder<'a> {
         match self.form(value) {
             None => false,
             Some(Form::Counter | Form::Merge) => self.are_inputs_known(value, nested),
-            Some(form) => self
-                .operands(value, form)
-                .into_iter()
-                .all(|operand| self.is_known(operand, depth, nested)),
+            Some(form) => {
+                let mut operands = self.operands(value, form).into_iter();
+                operands.all(|operand| self.is_known(operand, depth, nested))
+            }
         }
     }
 
@@ -332,7 +324,8 @@ impl<'a> Finder<'a> {
 
     /// Whether a value grows from lane to lane.
     pub(super) fn is_rising(&self, value: Value) -> bool {
-        matches!(self.plan.variability[value], Variability::Affine { stride, .. } if stride > 0)
+        let stride = self.plan.variability[value].stride();
+        stride.is_some_and(|stride| stride > 0)
     }
 
     /// Marks a value and what its range is computed from.

@@ -44,19 +44,17 @@ pub(crate) fn float_values(func: &Function) -> SecondaryMap<ir::Value, bool> {
             results.for_each(|&result| is_float[result] |= used[result]);
         }
     }
-    for block in func.blocks.values() {
-        block
-            .params
-            .iter()
-            .for_each(|&param| is_float[param] |= used[param]);
-        for call in block.term.targets() {
-            for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
-                is_float[param] |= is_float[arg]
-                    && matches!(
-                        func.def_inst(arg),
-                        Some(InstData::Fma { .. } | InstData::FloatBinary { .. })
-                    );
-            }
+    let is_computed = |value| {
+        matches!(
+            func.def_inst(value),
+            Some(InstData::Fma { .. } | InstData::FloatBinary { .. })
+        )
+    };
+    for (block, data) in func.blocks.iter() {
+        let params = data.params.iter();
+        params.for_each(|&param| is_float[param] |= used[param]);
+        for (param, arg) in func.passed_by(block) {
+            is_float[param] |= is_float[arg] && is_computed(arg);
         }
     }
     for (value, data) in func.values.iter() {
@@ -68,13 +66,8 @@ pub(crate) fn float_values(func: &Function) -> SecondaryMap<ir::Value, bool> {
 /// The values that have uses.
 pub(crate) fn used_values(func: &Function) -> SecondaryMap<ir::Value, bool> {
     let mut used = SecondaryMap::new();
-    for block in func.blocks.values() {
-        for &inst in &block.insts {
-            for arg in func.insts[inst].data.args() {
-                used[arg] = true;
-            }
-        }
-        block.term.for_each_arg(|arg| used[arg] = true);
+    for block in func.blocks.keys() {
+        func.for_each_arg(block, |arg| used[arg] = true);
     }
     used
 }

@@ -38,9 +38,8 @@ impl Frame {
     /// anyway.
     pub(crate) fn new(func: &Function, plan: &Plan, is_elsewhere: &dyn Fn(Value) -> bool) -> Frame {
         let lanes = plan.gang;
-        let needs: Vec<Needs> = plan
-            .waits
-            .iter()
+        let waits = plan.waits.iter();
+        let needs: Vec<Needs> = waits
             .map(|wait| Needs::of(func, plan, wait, is_elsewhere))
             .collect();
         let count = |is_wide: bool| {
@@ -103,8 +102,8 @@ impl Needs {
     /// How many values have 64 bits, or how many have less.
     fn count(&self, func: &Function, is_wide: bool) -> u32 {
         let all = self.values.iter().chain(&self.copies).chain(&self.results);
-        all.filter(|&&value| (func.ty(value) == Type::B64) == is_wide)
-            .count() as u32
+        let counted = all.filter(|&&value| (func.ty(value) == Type::B64) == is_wide);
+        counted.count() as u32
     }
 
     /// Gives each value its place: those of 64 bits have theirs from `wide_start` on.
@@ -160,9 +159,8 @@ fn layout(
         wide_start,
         ..SlotLayout::default()
     };
-    let shared = saves
-        .iter()
-        .map(|&(value, _)| (value, is_shared(plan, value)));
+    let saves = saves.iter();
+    let shared = saves.map(|&(value, _)| (value, is_shared(plan, value)));
     let copies = copies.iter().map(|&(value, _)| (value, false));
     for (value, is_shared) in shared.chain(copies) {
         let count = match (func.ty(value) == Type::B64, is_shared) {
@@ -221,47 +219,28 @@ pub(crate) fn resume_point(
         }
     };
     let slots = &frame.waits[number];
-    let is_uniform =
-        |value: Value| plan.gang > 1 && plan.variability[value] != Variability::Varying;
-    let live = |value: &Value| wait.live.contains(value);
-    let uniforms = slots
-        .saves
-        .iter()
-        .filter(|(value, _)| live(value))
-        .chain(&slots.results)
-        .filter(|&&(value, _)| is_uniform(value))
-        .map(|&(value, at)| (at, func.ty(value)))
-        .collect();
-    let shared = slots
-        .saves
-        .iter()
-        .filter(|&&(value, _)| plan.gang > 1 && is_shared(plan, value))
-        .map(|&(value, at)| (at, func.ty(value)))
-        .collect();
-    let results = slots
-        .results
-        .iter()
-        .map(|&(value, at)| (at, func.ty(value)))
-        .collect();
+    let is_live = |&&(value, _): &&(Value, u32)| wait.live.contains(&value);
+    let is_one = |&&(value, _): &&(Value, u32)| plan.gang > 1 && is_shared(plan, value);
+    let place = |&(value, at): &(Value, u32)| (at, func.ty(value));
+    let live = slots.saves.iter().filter(is_live);
+    let uniforms = live.chain(&slots.results).filter(is_one);
     ResumePoint {
         kind,
         loc,
         operands: slots.operands.clone(),
-        results,
-        uniforms,
-        shared,
+        results: slots.results.iter().map(place).collect(),
+        uniforms: uniforms.map(place).collect(),
+        shared: slots.saves.iter().filter(is_one).map(place).collect(),
         is_whole: wait.is_whole,
     }
 }
 
 /// Whether one scalar holds a value of all lanes.
 pub(crate) fn is_shared(plan: &Plan, value: Value) -> bool {
-    plan.variability[value] != Variability::Varying
+    !plan.is_varying(value)
 }
 
 fn first_loc(func: &Function, block: Block) -> ir::SrcLoc {
-    let data = &func.blocks[block];
-    data.insts
-        .first()
-        .map_or(data.term_loc, |&inst| func.insts[inst].loc)
+    let first = func.insts_in(block).next();
+    first.map_or(func.blocks[block].term_loc, |node| node.loc)
 }

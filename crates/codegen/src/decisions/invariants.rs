@@ -12,9 +12,10 @@
 //! are values like any other.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Function, Inst, InstData, SharedBy, Space, Terminator, Type, Value, ValueDef};
+use ptxjit_ir::{Function, Inst, InstData, SharedBy, Space, Type, Value};
 use ptxjit_vectorize::{Plan, SingleLane, Variability};
 
+use super::cta_branches::count_uses;
 use super::{is_pure, lane_loops};
 
 /// The loop in which a value is invariant.
@@ -127,27 +128,17 @@ impl<'a> Finder<'a> {
 
     /// Predicates as bits that only their own block's branch uses: it rarely needs them.
     fn find_rematerialized(&self, found: &mut Invariants) {
-        let mut uses: SecondaryMap<Value, u32> = SecondaryMap::new();
-        for data in self.func.blocks.values() {
-            for &inst in &data.insts {
-                let args = self.func.insts[inst].data.args();
-                args.into_iter().for_each(|arg| uses[arg] += 1);
-            }
-            data.term.for_each_arg(|arg| uses[arg] += 1);
-        }
+        let uses = count_uses(self.func);
         for (block, data) in self.func.blocks.iter() {
-            let Terminator::Brif { cond, .. } = data.term else {
-                continue;
-            };
-            if self.plan.single_lane[block] != SingleLane::No {
-                continue;
-            }
-            let mut work = vec![cond];
+            let is_for_all = self.plan.single_lane[block] == SingleLane::No;
+            let cond = data.term.condition().filter(|_| is_for_all);
+            let mut work: Vec<Value> = cond.into_iter().collect();
             while let Some(pred) = work.pop() {
-                let ValueDef::Result(inst, _) = self.func.values[pred].def else {
-                    continue;
-                };
-                if self.in_bits[pred] && uses[pred] == 1 && data.insts.contains(&inst) {
+                if let Some(inst) = self.func.maker(pred)
+                    && self.in_bits[pred]
+                    && uses[pred] == 1
+                    && data.insts.contains(&inst)
+                {
                     found.rematerialized[pred] = Some(inst);
                     // Logic on predicates uses them as well.
                     let args = self.func.insts[inst].data.args();
@@ -160,18 +151,14 @@ impl<'a> Finder<'a> {
     /// The invariants of a level that lanes would have to save otherwise, or that are computed for
     /// all of a CTA anyway.
     fn wanted(&self, level: Level) -> Vec<Value> {
-        let mut wanted: Vec<Value> = Vec::new();
-        for wait in &self.plan.waits {
-            wanted.extend(&wait.live);
-        }
+        let live = self.plan.waits.iter().flat_map(|wait| &wait.live);
+        let mut wanted: Vec<Value> = live.copied().collect();
         if level == Level::Cta {
-            for &inst in &self.func.blocks[self.func.entry].insts {
-                wanted.extend(&self.func.insts[inst].results);
-            }
+            let nodes = self.func.insts_in(self.func.entry);
+            wanted.extend(nodes.flat_map(|node| &node.results));
         }
-        wanted.retain(|&value| {
-            self.func.as_const(value).is_none() && self.level(value, DEPTH) == Some(level)
-        });
+        let is_own = |value| self.level(value, DEPTH) == Some(level);
+        wanted.retain(|&value| self.func.as_const(value).is_none() && is_own(value));
         wanted
     }
 
@@ -190,10 +177,8 @@ impl<'a> Finder<'a> {
         if found.is_pinned(value) || self.func.as_const(value).is_some() {
             return None;
         }
-        let ValueDef::Result(inst, _) = self.func.values[value].def else {
-            unreachable!("parameters are not invariant")
-        };
-        Some(inst)
+        let inst = self.func.maker(value);
+        Some(inst.expect("parameters are not invariant"))
     }
 
     /// Lists a value, after its operands. Predicates as bits are computed where they are used.

@@ -1,7 +1,7 @@
 //! Which nodes and values belong to code for one lane.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Function, InstData, Space, Value};
+use ptxjit_ir::{Block, Function, InstData, Space, Value};
 use ptxjit_vectorize::{Plan, SingleLane};
 
 /// The region that each node belongs to.
@@ -16,14 +16,10 @@ pub(crate) fn places(plan: &Plan) -> Vec<Option<usize>> {
 /// The values that one lane computes by itself.
 pub(crate) fn values(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
     let mut out = SecondaryMap::new();
-    for (block, data) in func.blocks.iter() {
-        if plan.single_lane[block] != SingleLane::No {
-            let results = data
-                .insts
-                .iter()
-                .flat_map(|&inst| &func.insts[inst].results);
-            results.for_each(|&result| out[result] = true);
-        }
+    let is_for_one = |block: &Block| plan.single_lane[*block] != SingleLane::No;
+    for block in func.blocks.keys().filter(is_for_one) {
+        let results = func.insts_in(block).flat_map(|node| &node.results);
+        results.for_each(|&result| out[result] = true);
     }
     out
 }

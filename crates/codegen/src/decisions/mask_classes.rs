@@ -2,7 +2,7 @@
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{BarrierOp, Block, Function, Inst, InstData, Value, ValueDef};
-use ptxjit_vectorize::{LaneLoop, Node, Plan, Variability, Wait, WaitKind};
+use ptxjit_vectorize::{LaneLoop, Node, Plan, Variability, WaitKind};
 
 use super::{is_pure, lane_loops};
 use ptxjit_abi::warp_ops::WARP;
@@ -100,10 +100,9 @@ impl Classifier<'_> {
         if let Some(region) = self.region_of[pos] {
             return self.by_lane(pos, &plan.lane_loops[region]);
         }
-        let entry = plan.order.block_pos[func.entry].expect("the entry is in the order");
-        let is_resumed =
-            matches!(plan.order.nodes[pos], Node::Block(block) if plan.wait_of[block].is_some());
-        if pos == entry as usize || is_resumed {
+        let block = plan.order.nodes[pos].block();
+        let is_resumed = block.is_some_and(|block| plan.wait_of[block].is_some());
+        if block == Some(func.entry) || is_resumed {
             meet(&mut self.body[pos], MaskClass::Entry, pos);
         }
         if let Some(class) = self.arrive[pos]
@@ -114,13 +113,9 @@ impl Classifier<'_> {
         let Some(class) = self.body[pos] else { return };
         self.join(pos, class, &|_| true);
         match plan.order.nodes[pos] {
-            Node::LoopEnd(header) => {
-                let header = plan.order.block_pos[header].expect("headers are in the order");
-                self.edge(pos, class, header as usize, true);
-            }
+            Node::LoopEnd(header) => self.edge(pos, class, plan.order.pos(header), true),
             Node::Block(block) => {
-                for call in func.blocks[block].term.targets() {
-                    let target = plan.order.target(pos, call.block);
+                for target in plan.order.targets(func, pos) {
                     self.edge(pos, class, target, !plan.divergent[block]);
                 }
             }
@@ -198,10 +193,9 @@ fn meet(slot: &mut Option<MaskClass>, class: MaskClass, own: usize) {
 
 /// Whether every lane that arrives at a node waits.
 pub(crate) fn always_waits(func: &Function, plan: &Plan, pos: usize) -> bool {
-    let Node::Block(block) = plan.order.nodes[pos] else {
-        return false;
-    };
-    plan.wait_of[block].is_some_and(|wait| match plan.waits[wait as usize].kind {
+    let block = plan.order.nodes[pos].block();
+    let wait = block.and_then(|block| plan.wait_at(block));
+    wait.is_some_and(|wait| match wait.kind {
         WaitKind::Inst(inst) => !has_fast_path(func, plan, inst),
         WaitKind::Entry | WaitKind::Ready | WaitKind::Yield | WaitKind::StripMine => false,
     })
@@ -231,19 +225,18 @@ pub(crate) fn met_by_all(func: &Function, plan: &Plan) -> Met {
         return Met::default();
     }
     let classes = MaskClasses::of(func, plan);
-    let place = |pos: Option<u32>| pos.expect("waits are in the order") as usize;
     let (mut met, mut diverged) = (Vec::new(), Vec::new());
     for wait in &plan.waits {
         let is_whole = match wait.kind {
             WaitKind::Entry | WaitKind::StripMine => true,
             WaitKind::Ready => false,
             WaitKind::Inst(inst) => {
-                let begin = place(plan.order.block_pos[wait.block]);
+                let begin = plan.order.pos(wait.block);
                 is_for_all(func, plan, inst) && classes.arrive[begin] == MaskClass::Entry
             }
             WaitKind::Yield => {
-                let end = place(plan.order.end_pos[wait.block]);
-                classes.body[end] == MaskClass::Entry
+                let end = plan.order.end_pos[wait.block].expect("loops have ends");
+                classes.body[end as usize] == MaskClass::Entry
             }
         };
         match wait.kind {
@@ -298,10 +291,7 @@ impl<'a> Reach<'a> {
 
     /// Marks what can be reached, up to `.aligned` instructions other than those at `apart`.
     fn follow(&mut self, diverged: &[Block], apart: &[Block]) {
-        let targets = |block: Block| {
-            let targets = self.func.blocks[block].term.targets().into_iter();
-            targets.map(|call| call.block)
-        };
+        let targets = |block: Block| self.func.successors(block);
         let mut work: Vec<Block> = diverged.iter().copied().flat_map(targets).collect();
         for &block in diverged {
             self.is_reached[block] = true;
@@ -310,7 +300,7 @@ impl<'a> Reach<'a> {
             if std::mem::replace(&mut self.is_reached[block], true) {
                 continue;
             }
-            match self.wait(block).map(|wait| wait.kind) {
+            match self.plan.wait_at(block).map(|wait| wait.kind) {
                 Some(WaitKind::Inst(inst))
                     if is_aligned(self.func, self.plan, inst) && !apart.contains(&block) =>
                 {
@@ -321,24 +311,20 @@ impl<'a> Reach<'a> {
         }
     }
 
-    fn wait(&self, block: Block) -> Option<&'a Wait> {
-        let number = self.plan.wait_of[block]?;
-        Some(&self.plan.waits[number as usize])
-    }
-
     /// Whether lanes that wait at a block have the same values of what is uniform or affine, which
     /// is what one group of lanes can have.
     fn has_one_state(&self, block: Block) -> bool {
-        let live = self.wait(block).map_or(&[][..], |wait| &wait.live);
-        live.iter().all(|&value| self.is_same(value, MOST_STEPS))
+        self.plan.wait_at(block).is_none_or(|wait| {
+            let mut live = wait.live.iter();
+            live.all(|&value| self.is_same(value, MOST_STEPS))
+        })
     }
 
     /// Whether a value that is not varying is the same for all lanes, wherever they came from: it
     /// was computed before they could diverge, or from such values.
     fn is_same(&self, value: Value, steps: u32) -> bool {
-        let variability = self.plan.variability[value];
         match self.func.values[value].def {
-            _ if variability == Variability::Varying => true,
+            _ if self.plan.is_varying(value) => true,
             _ if self.func.as_const(value).is_some() => true,
             ValueDef::Param(block, _) => !self.is_reached[block],
             ValueDef::Result(inst, _) => {

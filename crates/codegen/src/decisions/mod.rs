@@ -97,9 +97,8 @@ impl Decisions<'_> {
         if assumed.one_lane {
             return Variability::Uniform;
         }
-        let better = assumed
-            .affine_inputs
-            .and_then(|affine_inputs| affine_inputs.variability.get(&value));
+        let inputs = assumed.affine_inputs;
+        let better = inputs.and_then(|inputs| inputs.variability.get(&value));
         better.copied().unwrap_or(self.plan.variability[value])
     }
 
@@ -145,7 +144,13 @@ pub(crate) fn of<'a>(inputs: &'a Inputs<'a>) -> (Decisions<'a>, Frame) {
     });
     let invariants = invariants::Finder::new(func, plan, &in_bits).find();
     let is_invariant = |value| func.as_const(value).is_some() || invariants.is_pinned(value);
-    let mut residents = residents::find(func, plan, &packed, &invariants);
+    let finder = residents::Finder {
+        func,
+        plan,
+        packed: &packed,
+        invariants: &invariants,
+    };
+    let mut residents = finder.find();
     let is_elsewhere = |value| is_invariant(value) || residents.home(value).is_some();
     let mut frame = Frame::new(func, plan, &is_elsewhere);
     frame.size = residents.put_behind(frame.slots);

@@ -5,7 +5,7 @@
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, InstData, IntBinaryOp, Value, VarId};
-use ptxjit_vectorize::{Node, Plan, WaitKind};
+use ptxjit_vectorize::Plan;
 
 /// Greater multiples are of no use: no access has more than 64 bytes.
 pub(crate) const MOST: u8 = 6;
@@ -18,15 +18,11 @@ pub(super) fn find(
     align_of: &dyn Fn(VarId) -> u32,
 ) -> SecondaryMap<Value, u8> {
     let mut known: SecondaryMap<Value, u8> = SecondaryMap::with_default(MOST);
-    for block in plan.order.nodes.iter().filter_map(block_of) {
+    for block in plan.order.blocks() {
         // Parameters of blocks that other code leads to may be anything.
-        let wait = plan.wait_of[block].map(|wait| plan.waits[wait as usize].kind);
-        let is_entry = matches!(wait, Some(WaitKind::Entry | WaitKind::Ready));
-        if is_entry || predecessors[block].is_empty() {
-            func.blocks[block]
-                .params
-                .iter()
-                .for_each(|&param| known[param] = 0);
+        if plan.starts_at(block) || predecessors[block].is_empty() {
+            let params = func.blocks[block].params.iter();
+            params.for_each(|&param| known[param] = 0);
         }
     }
     loop {
@@ -35,32 +31,21 @@ pub(super) fn find(
             has_changed |= to < known[value];
             known[value] = known[value].min(to);
         };
-        for block in plan.order.nodes.iter().filter_map(block_of) {
-            let data = &func.blocks[block];
-            for &inst in &data.insts {
-                let node = &func.insts[inst];
+        for block in plan.order.blocks() {
+            for node in func.insts_in(block) {
                 let to = of_inst(func, &node.data, align_of, &|value| known[value]);
                 for &result in &node.results {
                     lower(&mut known, result, to);
                 }
             }
-            for call in data.term.targets() {
-                for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
-                    let to = known[arg];
-                    lower(&mut known, param, to);
-                }
+            for (param, arg) in func.passed_by(block) {
+                let to = known[arg];
+                lower(&mut known, param, to);
             }
         }
         if !has_changed {
             return known;
         }
-    }
-}
-
-fn block_of(node: &Node) -> Option<Block> {
-    match *node {
-        Node::Block(block) => Some(block),
-        Node::LoopEnd(_) => None,
     }
 }
 

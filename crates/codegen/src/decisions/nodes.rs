@@ -4,7 +4,7 @@ use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
     Block, FloatMode, FloatUnaryOp, Inst, InstData, MemSem, Round, Space, Terminator, Value,
 };
-use ptxjit_vectorize::{Node, SingleLane, Variability, WaitKind};
+use ptxjit_vectorize::{Node, SingleLane, Variability};
 use rustc_hash::FxHashSet;
 
 use super::mask_classes::MaskClass;
@@ -119,32 +119,24 @@ impl<'a> Decisions<'a> {
         }
         let mut crosses = self.plan.escapes.clone();
         let mut home: SecondaryMap<Value, usize> = SecondaryMap::new();
-        for (block, data) in self.func.blocks.iter() {
-            for result in data
-                .insts
-                .iter()
-                .flat_map(|&inst| &self.func.insts[inst].results)
-            {
-                (home[*result], crosses[*result]) = (chain_of[block], false);
+        for block in self.func.blocks.keys() {
+            for &result in self.func.insts_in(block).flat_map(|node| &node.results) {
+                (home[result], crosses[result]) = (chain_of[block], false);
             }
         }
-        for (block, data) in self.func.blocks.iter() {
-            let mut mark = |value: Value| crosses[value] |= home[value] != chain_of[block];
-            let insts = data.insts.iter().map(|&inst| &self.func.insts[inst].data);
-            insts.for_each(|inst| inst.args().into_iter().for_each(&mut mark));
-            data.term.for_each_arg(&mut mark);
+        for block in self.func.blocks.keys() {
+            let mark = |value: Value| crosses[value] |= home[value] != chain_of[block];
+            self.func.for_each_arg(block, mark);
         }
         crosses
     }
 
     /// The blocks without parameters whose nodes continue that of `block`, in order.
     pub(crate) fn blocks_behind(&self, block: Block) -> impl Iterator<Item = Block> {
-        let first = self.plan.order.block_pos[block].expect("blocks are in the order") as usize + 1;
+        let first = self.plan.order.pos(block) + 1;
         let behind = self.plan.order.nodes.iter().enumerate().skip(first);
         behind.map_while(|(pos, node)| {
-            let Node::Block(block) = *node else {
-                return None;
-            };
+            let block = node.block()?;
             let is_next = self.continues(pos)
                 && self.forms[pos] == NodeForm::Once
                 && self.func.blocks[block].params.is_empty();
@@ -154,8 +146,8 @@ impl<'a> Decisions<'a> {
 
     /// The instructions of a block but the one at which its lanes wait.
     pub(crate) fn insts_after_wait(&self, block: Block) -> &'a [Inst] {
-        let wait = self.plan.wait_of[block].map(|wait| self.plan.waits[wait as usize].kind);
-        let n_waits = usize::from(matches!(wait, Some(WaitKind::Inst(_))));
+        let wait = self.plan.wait_at(block);
+        let n_waits = usize::from(wait.is_some_and(|wait| wait.is_at_inst()));
         &self.func.blocks[block].insts[n_waits..]
     }
 
@@ -176,10 +168,8 @@ impl<'a> Decisions<'a> {
             }
         };
         let asked: usize = insts.iter().map(asks).sum();
-        let work: usize = insts
-            .iter()
-            .map(|&inst| work(&self.func.insts[inst].data))
-            .sum();
+        let work = insts.iter().map(|&inst| work(&self.func.insts[inst].data));
+        let work: usize = work.sum();
         let pays = work <= MOST_WORK * asked
             || self.plan.affine_inputs[block].is_some()
             || self.has_chains(block, insts);
@@ -193,10 +183,8 @@ impl<'a> Decisions<'a> {
     /// How many operations an instruction is: one for each quad, or one on a scalar.
     fn operations(&self, inst: Inst) -> usize {
         let results = &self.func.insts[inst].results;
-        let is_scalar = |&result: &Value| {
-            self.plan.variability[result] != Variability::Varying
-                || self.invariants.is_pinned(result)
-        };
+        let is_scalar =
+            |&result: &Value| !self.plan.is_varying(result) || self.invariants.is_pinned(result);
         match !results.is_empty() && results.iter().all(is_scalar) {
             true => 1,
             false => self.plan.gang.div_ceil(4) as usize,
@@ -208,11 +196,8 @@ impl<'a> Decisions<'a> {
         let mut rest = insts;
         while !rest.is_empty() {
             let n = self.stretch(rest, Assumed::default());
-            if n > 0
-                && self
-                    .by_chains(block, &rest[..n], Assumed::default())
-                    .is_some()
-            {
+            let chains = self.by_chains(block, &rest[..n], Assumed::default());
+            if chains.is_some() {
                 return true;
             }
             rest = &rest[n.max(1)..];
@@ -263,20 +248,9 @@ impl<'a> Decisions<'a> {
         {
             return None;
         }
-        let insts: Vec<Inst> = stretch
-            .iter()
-            .copied()
-            .filter(|&inst| !self.is_done(inst))
-            .collect();
-        let inside: FxHashSet<Inst> = insts.iter().copied().collect();
-        let data = &self.func.blocks[block];
-        let mut kept: FxHashSet<Value> = FxHashSet::default();
-        data.term.for_each_arg(|arg| {
-            kept.insert(arg);
-        });
-        for inst in data.insts.iter().filter(|inst| !inside.contains(inst)) {
-            kept.extend(self.func.insts[*inst].data.args());
-        }
+        let insts = stretch.iter().copied();
+        let insts: Vec<Inst> = insts.filter(|&inst| !self.is_done(inst)).collect();
+        let kept = self.read_beside(block, &insts);
         chains::by_chains(&chains::Run {
             func: self.func,
             insts: &insts,
@@ -287,6 +261,18 @@ impl<'a> Decisions<'a> {
             },
             is_kept: &|value| self.plan.escapes[value] || kept.contains(&value),
         })
+    }
+
+    /// The values that a block reads, some instructions aside.
+    fn read_beside(&self, block: Block, insts: &[Inst]) -> FxHashSet<Value> {
+        let inside: FxHashSet<Inst> = insts.iter().copied().collect();
+        let data = &self.func.blocks[block];
+        let mut read: FxHashSet<Value> = FxHashSet::default();
+        data.term.for_each_arg(|arg| read.extend([arg]));
+        for inst in data.insts.iter().filter(|inst| !inside.contains(inst)) {
+            read.extend(self.func.insts[*inst].data.args());
+        }
+        read
     }
 
     /// Whether an instruction needs no code where it stands.

@@ -100,12 +100,7 @@ impl<'a> Patterns<'a> {
 
     /// `tid & 31` and the like: of an affine value bits below those that the base may have.
     fn bits_of_affine(&self, data: &InstData) -> Option<[u64; WARP]> {
-        let InstData::IntBinary {
-            op: IntBinaryOp::And,
-            args: [affine, mask],
-            ..
-        } = *data
-        else {
+        let (IntBinaryOp::And, _, [affine, mask]) = data.as_binary()? else {
             return None;
         };
         let mask = self.func.as_const(mask)?;
@@ -139,24 +134,16 @@ impl<'a> Patterns<'a> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "others make no counter")]
     fn find_step(&mut self, value: Value, depth: u32) -> Option<i32> {
         let depth = depth.checked_sub(1)?;
-        match self.plan.variability[value] {
-            Variability::Uniform => return Some(0),
-            Variability::Affine {
-                stride,
-                may_wrap: None,
-                ..
-            } => return Some(stride as i32),
-            Variability::Affine { .. } | Variability::Varying => {}
+        let variability = self.plan.variability[value];
+        if variability == Variability::Uniform {
+            return Some(0);
         }
-        if let Some(Differences {
-            more,
-            swizzled: None,
-        }) = self.differences_within(value, depth)
-        {
-            let step = |lane: usize| more[lane + 1].wrapping_sub(more[lane]);
-            let first = step(0);
-            let is_even = (0..WARP).all(|lane| lane % 4 == 3 || step(lane) == first);
-            return is_even.then_some(first as i32);
+        if let Some(stride) = variability.exact_stride() {
+            return Some(stride as i32);
+        }
+        let differences = self.differences_within(value, depth);
+        if let Some(differences) = differences.filter(|it| it.swizzled.is_none()) {
+            return differences.step_within_quads();
         }
         let func = self.func;
         let mut of = |value: Value| self.step_within_quads(value, depth);
@@ -177,38 +164,22 @@ impl<'a> Patterns<'a> {
                 to: Type::B32,
                 ..
             } => of(arg),
-            InstData::IntBinary {
-                op: op @ (IntBinaryOp::Add | IntBinaryOp::Sub),
-                args: [a, b],
-                ..
-            } => {
-                let (a, b) = (of(a)?, of(b)?);
-                Some(if op == IntBinaryOp::Add {
-                    a.wrapping_add(b)
-                } else {
-                    a.wrapping_sub(b)
-                })
-            }
-            InstData::IntBinary {
-                op: IntBinaryOp::Mul,
-                args: [a, b],
-                ..
-            } => match (of(a)?, func.as_const(b)) {
-                (step, Some(factor)) => Some(step.wrapping_mul(factor as i32)),
-                (0, None) => (of(b)? == 0).then_some(0),
-                (_, None) => None,
+            InstData::IntBinary { op, args, .. } => match (op, args) {
+                (IntBinaryOp::Add, [a, b]) => Some(of(a)?.wrapping_add(of(b)?)),
+                (IntBinaryOp::Sub, [a, b]) => Some(of(a)?.wrapping_sub(of(b)?)),
+                (IntBinaryOp::Mul, [a, b]) => match (of(a)?, func.as_const(b)) {
+                    (step, Some(factor)) => Some(step.wrapping_mul(factor as i32)),
+                    (0, None) => (of(b)? == 0).then_some(0),
+                    (_, None) => None,
+                },
+                (IntBinaryOp::Shl, [a, b]) => {
+                    let count = func.as_const(b).filter(|&count| count < 32)?;
+                    Some(of(a)? << count)
+                }
+                _ => args.iter().all(|&arg| of(arg) == Some(0)).then_some(0),
             },
-            InstData::IntBinary {
-                op: IntBinaryOp::Shl,
-                args: [a, b],
-                ..
-            } => {
-                let count = func.as_const(b).filter(|&count| count < 32)?;
-                Some(of(a)? << count)
-            }
-            InstData::IntUnary { .. } | InstData::IntBinary { .. } | InstData::Resize { .. } => {
-                let mut args = data.args().into_iter();
-                args.all(|arg| of(arg) == Some(0)).then_some(0)
+            InstData::IntUnary { arg, .. } | InstData::Resize { arg, .. } => {
+                of(arg).filter(|&step| step == 0)
             }
             _ => None,
         }

@@ -9,7 +9,7 @@
 use std::cell::Cell;
 
 use ptxjit_ir::{Function, Terminator};
-use ptxjit_vectorize::{Node, Plan, WaitKind};
+use ptxjit_vectorize::{Node, Plan};
 
 use super::mask_classes::{MaskClass, MaskClasses, always_waits};
 use ptxjit_abi::LaneState;
@@ -131,33 +131,22 @@ impl Finder<'_> {
                 break;
             }
         }
-        phases.next = (0..self.plan.waits.len())
-            .map(|number| self.state_after(number))
-            .collect();
-        phases.expected_next = (0..self.plan.waits.len())
+        let numbers = || 0..self.plan.waits.len();
+        phases.next = numbers().map(|number| self.state_after(number)).collect();
+        phases.expected_next = numbers()
             .map(|number| self.some_state_after(number))
             .collect();
         phases
     }
 
     fn resumed_at(&self, number: usize) -> usize {
-        let block = self.plan.waits[number].block;
-        self.plan.order.block_pos[block].expect("waits are in the order") as usize
+        self.plan.order.pos(self.plan.waits[number].block)
     }
 
     fn successors(&self, pos: usize) -> Vec<usize> {
-        let order = &self.plan.order;
-        match order.nodes[pos] {
-            Node::LoopEnd(header) => {
-                vec![order.block_pos[header].expect("headers are in the order") as usize]
-            }
-            Node::Block(block) => {
-                let calls = self.func.blocks[block].term.targets();
-                calls
-                    .iter()
-                    .map(|call| order.target(pos, call.block))
-                    .collect()
-            }
+        match self.plan.order.nodes[pos] {
+            Node::LoopEnd(header) => vec![self.plan.order.pos(header)],
+            Node::Block(_) => self.plan.order.targets(self.func, pos),
         }
     }
 
@@ -240,10 +229,8 @@ impl Finder<'_> {
 
     /// The wait at the start of a node.
     fn wait_at(&self, pos: usize) -> Option<u32> {
-        let Node::Block(block) = self.plan.order.nodes[pos] else {
-            return None;
-        };
-        let wait = self.plan.wait_of[block]?;
-        matches!(self.plan.waits[wait as usize].kind, WaitKind::Inst(_)).then_some(wait)
+        let block = self.plan.order.nodes[pos].block()?;
+        let is_at_inst = self.plan.wait_at(block)?.is_at_inst();
+        self.plan.wait_of[block].filter(|_| is_at_inst)
     }
 }

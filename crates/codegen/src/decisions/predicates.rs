@@ -3,7 +3,7 @@
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{CompareOp, Function, InstData, IntBinaryOp, IntUnaryOp, Type, Value};
-use ptxjit_vectorize::{Node, Plan, Variability};
+use ptxjit_vectorize::{Plan, Variability};
 
 /// `affine op bound`, one result per lane.
 #[derive(Copy, Clone)]
@@ -23,47 +23,33 @@ pub(crate) struct AffineCompare {
 #[expect(clippy::wildcard_enum_match_arm, reason = "others are held as lanes")]
 pub(crate) fn in_bits(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> {
     let mut out: SecondaryMap<Value, bool> = SecondaryMap::new();
-    for node in &plan.order.nodes {
-        let Node::Block(block) = *node else { continue };
-        for &inst in &func.blocks[block].insts {
-            let node = &func.insts[inst];
-            let Some(&result) = node.results.first() else {
-                continue;
-            };
-            if plan.variability[result] != Variability::Varying {
-                continue;
-            }
-            out[result] = match node.data {
-                InstData::Compare { .. } => find(plan, &node.data).is_some(),
-                InstData::IntBinary {
-                    op: IntBinaryOp::And | IntBinaryOp::Or | IntBinaryOp::Xor,
-                    ty: Type::B1,
-                    args,
-                } => args
-                    .iter()
-                    .all(|&arg| out[arg] || plan.variability[arg] == Variability::Uniform),
-                InstData::IntUnary {
-                    op: IntUnaryOp::Not,
-                    ty: Type::B1,
-                    arg,
-                } => out[arg],
-                _ => false,
-            };
-        }
+    for node in plan.order.blocks().flat_map(|block| func.insts_in(block)) {
+        let result = node.results.first();
+        let Some(&result) = result.filter(|&&result| plan.is_varying(result)) else {
+            continue;
+        };
+        let has_bits = |arg: &Value| out[*arg] || plan.variability[*arg] == Variability::Uniform;
+        out[result] = match node.data {
+            InstData::Compare { .. } => find(plan, &node.data).is_some(),
+            InstData::IntBinary {
+                op: IntBinaryOp::And | IntBinaryOp::Or | IntBinaryOp::Xor,
+                ty: Type::B1,
+                args,
+            } => args.iter().all(has_bits),
+            InstData::IntUnary {
+                op: IntUnaryOp::Not,
+                ty: Type::B1,
+                arg,
+            } => out[arg],
+            _ => false,
+        };
     }
     out
 }
 
 /// The comparison of an affine value with a uniform one, if it is one.
 pub(crate) fn find(plan: &Plan, data: &InstData) -> Option<AffineCompare> {
-    let &InstData::Compare {
-        op,
-        ty,
-        args: [a, b],
-    } = data
-    else {
-        return None;
-    };
+    let (op, ty, [a, b]) = data.as_compare()?;
     let most = match ty {
         Type::B32 => i64::from(i32::MAX),
         Type::B64 => i64::MAX,
@@ -74,14 +60,7 @@ pub(crate) fn find(plan: &Plan, data: &InstData) -> Option<AffineCompare> {
         (Variability::Uniform, Variability::Affine { .. }) => (op.swapped(), b, a),
         _ => return None,
     };
-    let Variability::Affine {
-        stride,
-        may_wrap: None,
-        ..
-    } = plan.variability[affine]
-    else {
-        return None;
-    };
+    let stride = plan.variability[affine].exact_stride()?;
     let span = stride.checked_mul(i64::from(plan.gang) - 1)?;
     let unsigned = is_unsigned(op);
     let in_order = plan.bounds[affine].is_some_and(|(lo, hi)| {

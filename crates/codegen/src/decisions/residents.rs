@@ -15,8 +15,9 @@
 //! the order of definitions, each the first that is free.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Function, Inst, InstData, Mma, Type, Value};
-use ptxjit_vectorize::{Node, Plan, SingleLane, Variability, WaitKind};
+use ptxjit_ir::{Block, Function, Inst, Mma, Type, Value};
+use ptxjit_vectorize::{Plan, SingleLane, WaitKind};
+use smallvec::SmallVec;
 
 use super::invariants::Invariants;
 use super::lane_loops;
@@ -105,33 +106,25 @@ pub(crate) fn product(func: &Function, inst: Inst) -> Option<Mma> {
     mma.filter(|mma| mma.register() == Type::B32)
 }
 
-/// The values that have homes, beside those that are `packed` or `invariants`.
-pub(super) fn find(
-    func: &Function,
-    plan: &Plan,
-    packed: &Packed,
-    invariants: &Invariants,
-) -> Residents {
-    let finder = Finder {
-        func,
-        plan,
-        packed,
-        invariants,
-    };
-    finder.find()
+/// A product, and the registers of its C.
+fn sums(func: &Function, inst: Inst) -> Option<(Mma, SmallVec<[Value; 4]>)> {
+    let mma = product(func, inst)?;
+    let first = mma.a_registers() + mma.b_registers();
+    let args = func.insts[inst].data.args();
+    Some((mma, args[first..][..mma.c_registers()].into()))
 }
 
-/// Values that are found on the way.
-struct Finder<'a> {
-    func: &'a Function,
-    plan: &'a Plan,
-    packed: &'a Packed,
-    invariants: &'a Invariants,
+/// What tells the values that have homes, beside those that are `packed` or `invariants`.
+pub(super) struct Finder<'a> {
+    pub func: &'a Function,
+    pub plan: &'a Plan,
+    pub packed: &'a Packed,
+    pub invariants: &'a Invariants,
 }
 
 impl Finder<'_> {
     /// Hands out homes for code of whole warps in which lanes do not wait at products.
-    fn find(&self) -> Residents {
+    pub(super) fn find(&self) -> Residents {
         let products = match self.plan.gang as usize {
             WARP => self.products(),
             _ => Vec::new(),
@@ -145,27 +138,16 @@ impl Finder<'_> {
         }
         let mut webs = Webs::new(self.func, candidates);
         for &inst in &products {
-            let node = &self.func.insts[inst];
-            let InstData::Warp { args, .. } = &node.data else {
-                continue;
-            };
-            let Some(mma) = product(self.func, inst) else {
-                continue;
-            };
-            if mma.c == mma.d {
-                let first = mma.a_registers() + mma.b_registers();
-                let sums = &args[first..][..mma.c_registers()];
-                for (&c, &d) in sums.iter().zip(&node.results) {
+            if let Some((mma, sums)) = sums(self.func, inst)
+                && mma.c == mma.d
+            {
+                for (&c, &d) in sums.iter().zip(&self.func.insts[inst].results) {
                     webs.join(c, d);
                 }
             }
         }
-        for data in self.func.blocks.values() {
-            for call in data.term.targets() {
-                for (&param, &arg) in self.func.blocks[call.block].params.iter().zip(&call.args) {
-                    webs.join(param, arg);
-                }
-            }
+        for (param, arg) in self.func.passed() {
+            webs.join(param, arg);
         }
         let mut residents = webs.hand_out(self.func);
         self.find_users(&mut residents);
@@ -177,9 +159,8 @@ impl Finder<'_> {
         for (block, data) in self.func.blocks.iter() {
             for &inst in &data.insts {
                 let node = &self.func.insts[inst];
-                node.results
-                    .iter()
-                    .for_each(|&result| used[result].0 = Some(block));
+                let results = node.results.iter();
+                results.for_each(|&result| used[result].0 = Some(block));
                 if product(self.func, inst).is_some() {
                     continue;
                 }
@@ -202,19 +183,15 @@ impl Finder<'_> {
     }
 
     fn products(&self) -> Vec<Inst> {
-        let blocks = self
-            .func
-            .blocks
-            .iter()
-            .filter(|&(block, _)| self.is_for_all(block));
-        let insts = blocks.flat_map(|(block, data)| {
-            let wait = self.plan.wait_of[block].map(|wait| self.plan.waits[wait as usize].kind);
-            let n_waits = usize::from(matches!(wait, Some(WaitKind::Inst(_))));
+        let blocks = self.func.blocks.iter();
+        let for_all = blocks.filter(|&(block, _)| self.is_for_all(block));
+        let insts = for_all.flat_map(|(block, data)| {
+            let wait = self.plan.wait_at(block);
+            let n_waits = usize::from(wait.is_some_and(|wait| wait.is_at_inst()));
             data.insts[n_waits..].iter().copied()
         });
-        insts
-            .filter(|&inst| product(self.func, inst).is_some())
-            .collect()
+        let products = insts.filter(|&inst| product(self.func, inst).is_some());
+        products.collect()
     }
 
     /// Whether a block runs for all lanes of its mask at once.
@@ -228,42 +205,37 @@ impl Finder<'_> {
         let mut is_candidate: SecondaryMap<Value, bool> = SecondaryMap::new();
         for &inst in products {
             let node = &self.func.insts[inst];
-            let values = node
-                .data
-                .args()
-                .into_iter()
-                .chain(node.results.iter().copied());
-            for value in values.filter(|&value| can[value]) {
-                is_candidate[value] = true;
+            let values = node.data.args().into_iter();
+            for value in values.chain(node.results.iter().copied()) {
+                is_candidate[value] |= can[value];
             }
         }
         for &value in self.plan.waits.iter().flat_map(|wait| &wait.live) {
             is_candidate[value] |= can[value];
         }
-        // Parameters that such values reach, and what reaches such parameters.
-        loop {
-            let mut changed = false;
-            for data in self.func.blocks.values() {
-                for call in data.term.targets() {
-                    let params = &self.func.blocks[call.block].params;
-                    for (&param, &arg) in params.iter().zip(&call.args) {
-                        let both = can[param] && can[arg];
-                        if both && is_candidate[param] != is_candidate[arg] {
-                            (is_candidate[param], is_candidate[arg]) = (true, true);
-                            changed = true;
-                        }
-                    }
-                }
-            }
-            if !changed {
-                break;
+        self.spread(&can, &mut is_candidate);
+        let values = self.func.values.keys();
+        values.filter(|&value| is_candidate[value]).collect()
+    }
+
+    /// Adds parameters that such values reach, and what reaches such parameters.
+    fn spread(
+        &self,
+        can: &SecondaryMap<Value, bool>,
+        is_candidate: &mut SecondaryMap<Value, bool>,
+    ) {
+        let passed = self.func.passed();
+        let passed = passed.filter(|&(param, arg)| can[param] && can[arg]);
+        let edges: Vec<(Value, Value)> = passed.collect();
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for &(param, arg) in &edges {
+                changed |= is_candidate[param] != is_candidate[arg];
+                is_candidate[param] |= is_candidate[arg];
+                is_candidate[arg] |= is_candidate[param];
             }
         }
-        self.func
-            .values
-            .keys()
-            .filter(|&value| is_candidate[value])
-            .collect()
     }
 
     /// The values that can have homes: a word of each lane or two (narrow values are words, unless
@@ -275,7 +247,7 @@ impl Finder<'_> {
             can[value] = func.ty(value) != Type::B1
                 && !self.packed.made[value]
                 && !self.packed.carried[value]
-                && plan.variability[value] == Variability::Varying
+                && plan.is_varying(value)
                 && func.as_const(value).is_none()
                 && !self.invariants.is_pinned(value);
         }
@@ -288,22 +260,12 @@ impl Finder<'_> {
             }
         }
         let region_of = lane_loops::places(plan);
-        for (pos, node) in plan.order.nodes.iter().enumerate() {
-            let Node::Block(block) = *node else { continue };
-            if self.is_for_all(block) && region_of[pos].is_none() {
-                continue;
+        for (pos, block) in plan.order.places() {
+            if !self.is_for_all(block) || region_of[pos].is_some() {
+                let passed = func.passed_by(block).map(|(param, _)| param);
+                let values = func.defined_in(block).chain(passed);
+                values.for_each(|value| can[value] = false);
             }
-            let data = &func.blocks[block];
-            let targets = data.term.targets().into_iter();
-            let params = targets.flat_map(|call| func.blocks[call.block].params.clone());
-            let results = data
-                .insts
-                .iter()
-                .flat_map(|&inst| func.insts[inst].results.clone());
-            let own = data.params.iter().copied();
-            own.chain(params)
-                .chain(results)
-                .for_each(|value| can[value] = false);
         }
         can
     }
@@ -333,21 +295,21 @@ impl Set {
     }
 
     fn meets(&self, others: &Set) -> bool {
-        self.0
-            .iter()
-            .zip(&others.0)
-            .any(|(word, other)| word & other != 0)
+        let mut words = self.0.iter().zip(&others.0);
+        words.any(|(word, other)| word & other != 0)
     }
 
     fn numbers(&self) -> impl Iterator<Item = usize> {
         let words = self.0.iter().enumerate();
         words.flat_map(|(n, &word)| {
-            (0..64)
-                .filter(move |bit| word >> bit & 1 != 0)
-                .map(move |bit| 64 * n + bit)
+            let bits = (0..64).filter(move |bit| word >> bit & 1 != 0);
+            bits.map(move |bit| 64 * n + bit)
         })
     }
 }
+
+/// The candidates that are live at the start of each block.
+type LiveIn = SecondaryMap<Block, Option<Set>>;
 
 /// Values that share homes.
 struct Webs {
@@ -387,40 +349,39 @@ impl Webs {
             let mut live = self.live_at_end(func, block, &live_in);
             for &inst in data.insts.iter().rev() {
                 let node = &func.insts[inst];
-                let results = node.results.iter();
-                let results: Vec<usize> = results.filter_map(|&value| self.number[value]).collect();
                 // Results are written together, those without a use too.
-                results.iter().for_each(|&result| live.add(result));
-                results
-                    .iter()
-                    .for_each(|&result| self.add_conflicts(result, &live));
+                let results = self.write_together(&node.results, &mut live);
                 results.iter().for_each(|&result| live.remove(result));
                 let args = node.data.args();
-                args.iter()
-                    .filter_map(|&arg| self.number[arg])
-                    .for_each(|arg| live.add(arg));
+                self.numbers(&args).for_each(|arg| live.add(arg));
                 self.keep_sums_apart(func, inst);
             }
-            let params = data.params.iter();
-            let params: Vec<usize> = params.filter_map(|&value| self.number[value]).collect();
-            params.iter().for_each(|&param| live.add(param));
-            params
-                .iter()
-                .for_each(|&param| self.add_conflicts(param, &live));
+            self.write_together(&data.params, &mut live);
         }
+    }
+
+    /// The numbers of those values that are candidates.
+    fn numbers(&self, values: &[Value]) -> impl Iterator<Item = usize> {
+        values.iter().filter_map(|&value| self.number[value])
+    }
+
+    /// Adds values that are written at one time to those that are live.
+    fn write_together(&mut self, values: &[Value], live: &mut Set) -> Vec<usize> {
+        let written: Vec<usize> = self.numbers(values).collect();
+        written.iter().for_each(|&number| live.add(number));
+        let numbers = written.iter();
+        numbers.for_each(|&number| self.add_conflicts(number, live));
+        written
     }
 
     /// A product reads some rows of C after it has written others of D: a register of D can be that
     /// of C with the same rows, and no other.
     fn keep_sums_apart(&mut self, func: &Function, inst: Inst) {
-        let Some(mma) = product(func, inst) else {
+        let Some((mma, sums)) = sums(func, inst) else {
             return;
         };
-        let node = &func.insts[inst];
-        let args = node.data.args();
-        let sums = &args[mma.a_registers() + mma.b_registers()..][..mma.c_registers()];
         for (i, &c) in sums.iter().enumerate() {
-            for (j, &d) in node.results.iter().enumerate() {
+            for (j, &d) in func.insts[inst].results.iter().enumerate() {
                 if let (Some(c), Some(d)) = (self.number[c], self.number[d])
                     && (i != j || mma.c != mma.d)
                 {
@@ -440,51 +401,31 @@ impl Webs {
     }
 
     /// What is live behind the last instruction of a block, arguments of its branch included.
-    fn live_at_end(
-        &self,
-        func: &Function,
-        block: Block,
-        live_in: &SecondaryMap<Block, Option<Set>>,
-    ) -> Set {
+    fn live_at_end(&self, func: &Function, block: Block, live_in: &LiveIn) -> Set {
         let mut live = Set::new(self.values.len());
+        let behind = func.successors(block).filter_map(|to| live_in[to].as_ref());
+        behind.for_each(|set| live.add_all(set));
         let term = &func.blocks[block].term;
-        for call in term.targets() {
-            if let Some(set) = &live_in[call.block] {
-                live.add_all(set);
-            }
-        }
-        term.for_each_arg(|arg| {
-            if let Some(number) = self.number[arg] {
-                live.add(number);
-            }
-        });
+        term.for_each_arg(|arg| self.numbers(&[arg]).for_each(|number| live.add(number)));
         live
     }
 
     /// What is live at the start of each block, its parameters excluded.
-    fn live_in(&self, func: &Function) -> SecondaryMap<Block, Option<Set>> {
-        let mut live_in: SecondaryMap<Block, Option<Set>> = SecondaryMap::new();
+    fn live_in(&self, func: &Function) -> LiveIn {
+        let mut live_in = LiveIn::new();
         loop {
             let mut changed = false;
             let blocks: Vec<Block> = func.blocks.keys().collect();
             for &block in blocks.iter().rev() {
                 let mut live = self.live_at_end(func, block, &live_in);
-                let data = &func.blocks[block];
-                for &inst in data.insts.iter().rev() {
-                    let node = &func.insts[inst];
-                    let results = node.results.iter();
-                    results
-                        .filter_map(|&value| self.number[value])
-                        .for_each(|result| live.remove(result));
+                for node in func.insts_in(block).rev() {
+                    let results = self.numbers(&node.results);
+                    results.for_each(|result| live.remove(result));
                     let args = node.data.args();
-                    args.iter()
-                        .filter_map(|&arg| self.number[arg])
-                        .for_each(|arg| live.add(arg));
+                    self.numbers(&args).for_each(|arg| live.add(arg));
                 }
-                let params = data.params.iter();
-                params
-                    .filter_map(|&value| self.number[value])
-                    .for_each(|param| live.remove(param));
+                let params = self.numbers(&func.blocks[block].params);
+                params.for_each(|param| live.remove(param));
                 if live_in[block].as_ref() != Some(&live) {
                     live_in[block] = Some(live);
                     changed = true;
@@ -521,9 +462,9 @@ impl Webs {
             let web = self.web_of[idx];
             let home = home_of[web].unwrap_or_else(|| {
                 let ty = func.ty(value);
-                let free = taken
-                    .iter()
-                    .position(|(of, members)| *of == ty && !self.conflicts[web].meets(members));
+                let is_free =
+                    |(of, members): &(Type, Set)| *of == ty && !self.conflicts[web].meets(members);
+                let free = taken.iter().position(is_free);
                 let home = free.unwrap_or_else(|| {
                     taken.push((ty, Set::new(self.values.len())));
                     taken.len() - 1

@@ -7,11 +7,18 @@ use ptxjit_ir::{
     Block, Class, Function, InstData, IntUnaryOp, SharedBy, Space, SpecialReg, Type, Value, WarpOp,
 };
 
-use crate::analysis::order::Node;
 use crate::analysis::variability::{Because, Variability, join};
 use crate::scalarize::single_lane::{self, SingleLane};
 use crate::{Order, PlanFacts};
 
+/// How a value varies, and why.
+type Reasoned = (Variability, Because);
+
+const UNIFORM: Reasoned = (Variability::Uniform, Because::NotVarying);
+/// Varying by itself.
+const SOURCE: Reasoned = (Variability::Varying, Because::Source);
+
+#[derive(Default)]
 pub(crate) struct Divergence {
     /// `None`: not reached yet.
     pub variability: SecondaryMap<Value, Option<Variability>>,
@@ -30,54 +37,51 @@ pub(crate) struct Divergence {
 impl Divergence {
     pub(crate) fn new(gang: u32, facts: PlanFacts) -> Divergence {
         Divergence {
-            variability: SecondaryMap::new(),
-            because: SecondaryMap::new(),
             facts,
             gang,
-            merged: SecondaryMap::new(),
-            spread: SecondaryMap::new(),
-            single_lane: SecondaryMap::new(),
+            ..Divergence::default()
         }
     }
 
     /// Propagates to a fixed point.
     pub(crate) fn propagate(&mut self, func: &Function, order: &Order) {
         for &param in func.params() {
-            self.set(param, Variability::Varying, Because::Source);
+            self.set(param, SOURCE);
         }
-        loop {
-            let mut changed = false;
-            for node in &order.nodes {
-                if let Node::Block(block) = *node {
-                    changed |= self.block(func, block);
-                }
-            }
-            if !changed {
-                break;
-            }
-        }
+        while self.pass(func, order) {}
     }
 
-    fn block(&mut self, func: &Function, block: Block) -> bool {
+    /// Whether the variability of a value in the blocks descends.
+    fn pass(&mut self, func: &Function, order: &Order) -> bool {
         let mut changed = false;
-        for &inst in &func.blocks[block].insts {
-            let node = &func.insts[inst];
-            for idx in 0..node.results.len() {
-                let (variability, because) = if self.is_single_lane(block, &node.data) {
-                    (Variability::Uniform, Because::NotVarying)
-                } else {
-                    self.result(func, &node.data, idx)
+        for block in order.blocks() {
+            changed |= self.results(func, block) | self.arguments(func, block);
+        }
+        changed
+    }
+
+    /// Whether the variability of a result in the block descends.
+    fn results(&mut self, func: &Function, block: Block) -> bool {
+        let mut changed = false;
+        for node in func.insts_in(block) {
+            for (idx, &result) in node.results.iter().enumerate() {
+                let found = match self.is_single_lane(block, &node.data) {
+                    true => UNIFORM,
+                    false => self.result(func, &node.data, idx),
                 };
-                changed |= self.set(node.results[idx], variability, because);
+                changed |= self.set(result, found);
             }
         }
+        changed
+    }
+
+    /// Whether that of a parameter to which the block passes arguments does.
+    fn arguments(&mut self, func: &Function, block: Block) -> bool {
+        let mut changed = false;
         for call in func.blocks[block].term.targets() {
             for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
-                let Some(arg_variability) = self.variability[arg] else {
-                    continue;
-                };
-                let (variability, because) = self.join(param, arg, arg_variability, call.block);
-                changed |= self.set(param, variability, because);
+                let joined = self.join(param, arg, call.block);
+                changed |= joined.is_some_and(|joined| self.set(param, joined));
             }
         }
         changed
@@ -88,101 +92,85 @@ impl Divergence {
         self.single_lane[block] != SingleLane::No && single_lane::is_scalar(data)
     }
 
-    fn join(
-        &self,
-        param: Value,
-        arg: Value,
-        arg_variability: Variability,
-        block: Block,
-    ) -> (Variability, Because) {
+    /// What an argument makes of a block's parameter; `None` while nothing is known of it.
+    fn join(&self, param: Value, arg: Value, block: Block) -> Option<Reasoned> {
+        // The sum that a parameter accumulates over the iterations of a loop is unknown.
+        let passed = self.variability[arg]?.moved();
         if self.single_lane[block] == SingleLane::Inner {
-            return (Variability::Uniform, Because::NotVarying);
+            return Some(UNIFORM);
         }
         if self.merged[param] {
-            return (Variability::Varying, Because::Merge(block));
+            return Some((Variability::Varying, Because::Merge(block)));
         }
-        // The sum that a parameter accumulates over the iterations of a loop is unknown.
-        let arg_variability = match arg_variability {
-            Variability::Affine {
-                stride,
-                align,
-                may_wrap: Some(may_wrap),
-            } => Variability::Affine {
-                stride,
-                align,
-                may_wrap: Some(may_wrap.plus(false)),
-            },
-            other @ (Variability::Uniform | Variability::Affine { .. } | Variability::Varying) => {
-                other
-            }
-        };
-        match self.variability[param] {
-            None if arg_variability == Variability::Varying => {
-                (Variability::Varying, Because::Operand(arg))
-            }
-            None => (arg_variability, Because::NotVarying),
-            Some(Variability::Varying) => (Variability::Varying, self.because[param]),
-            Some(old) => match join(old, arg_variability) {
-                Variability::Varying => (Variability::Varying, Because::Operand(arg)),
-                variability @ (Variability::Uniform | Variability::Affine { .. }) => {
-                    (variability, Because::NotVarying)
-                }
-            },
+        let old = self.variability[param];
+        if old == Some(Variability::Varying) {
+            return Some((Variability::Varying, self.because[param]));
         }
+        let joined = old.map_or(passed, |old| join(old, passed));
+        Some((joined, Because::Operand(arg)))
     }
 
-    /// The variability of a value only ever descends the lattice, which bounds the iteration.
-    fn set(&mut self, value: Value, variability: Variability, because: Because) -> bool {
-        let (variability, because) = if self.spread[value] {
-            (Variability::Varying, Because::MayWrap)
-        } else {
-            (variability, because)
+    /// Whether the variability of a value descends the lattice. It never ascends, which bounds the
+    /// iteration.
+    fn set(&mut self, value: Value, (variability, because): Reasoned) -> bool {
+        let (variability, because) = match self.spread[value] {
+            true => (Variability::Varying, Because::MayWrap),
+            false => (variability, because),
         };
         let old = self.variability[value];
         let variability = old.map_or(variability, |old| join(old, variability));
-        if old == Some(variability) {
-            return false;
-        }
         self.variability[value] = Some(variability);
-        self.because[value] = if variability == Variability::Varying {
-            because
-        } else {
-            Because::NotVarying
-        };
-        true
+        if old != Some(variability) {
+            let is_varying = variability == Variability::Varying;
+            self.because[value] = if is_varying {
+                because
+            } else {
+                Because::NotVarying
+            };
+        }
+        old != Some(variability)
     }
 
-    fn variability(&self, value: Value) -> Variability {
+    /// Makes a value varying for another reason than its definition.
+    pub(crate) fn make_varying(&mut self, value: Value, because: Because) {
+        self.variability[value] = Some(Variability::Varying);
+        self.because[value] = because;
+    }
+
+    /// The variability of a value; uniform if it was not reached.
+    pub(crate) fn variability(&self, value: Value) -> Variability {
         self.variability[value].unwrap_or(Variability::Uniform)
+    }
+
+    /// Whether a value was found to be varying.
+    pub(crate) fn is_varying(&self, value: Value) -> bool {
+        self.variability[value] == Some(Variability::Varying)
+    }
+
+    /// Whether a value is a vector, or new to the analysis.
+    pub(crate) fn may_vary(&self, value: Value) -> bool {
+        self.variability[value].is_none_or(|found| found == Variability::Varying)
     }
 
     /// The variability of a result, from that of the operands.
     #[expect(clippy::wildcard_enum_match_arm, reason = "others follow operands")]
-    pub(crate) fn result(
-        &self,
-        func: &Function,
-        data: &InstData,
-        idx: usize,
-    ) -> (Variability, Because) {
+    pub(crate) fn result(&self, func: &Function, data: &InstData, idx: usize) -> Reasoned {
         if self.gang == 1 {
-            return (Variability::Uniform, Because::NotVarying);
+            return UNIFORM;
         }
-        let args = data.args();
-        let varying_arg = args
-            .iter()
-            .copied()
-            .find(|&arg| self.variability(arg) != Variability::Uniform);
+        let mut args = data.args().into_iter();
+        let varying_arg = args.find(|&arg| self.variability(arg) != Variability::Uniform);
         let from_args = || match varying_arg {
-            None => (Variability::Uniform, Because::NotVarying),
+            None => UNIFORM,
             Some(arg) => (Variability::Varying, Because::Operand(arg)),
         };
         let ok = |variability: Variability| match (variability, varying_arg) {
             (Variability::Varying, Some(arg)) => (Variability::Varying, Because::Operand(arg)),
-            (Variability::Varying, None) => (Variability::Varying, Because::Source),
+            (Variability::Varying, None) => SOURCE,
             _ => (variability, Because::NotVarying),
         };
         match data.class() {
-            Class::Device(_) | Class::Stack => return (Variability::Varying, Because::Source),
+            Class::Device(_) | Class::Stack => return SOURCE,
             Class::Constant | Class::Call | Class::Order => return from_args(),
             Class::Arithmetic
             | Class::Window
@@ -192,14 +180,8 @@ impl Divergence {
         }
         match *data {
             InstData::Sreg { sreg } => ok(self.sreg(sreg)),
-            InstData::EndLane { .. } | InstData::FirstRunning { .. } => {
-                (Variability::Uniform, Because::NotVarying)
-            }
-            InstData::IntBinary {
-                op,
-                ty,
-                args: [a, b],
-            } => ok(self.int_binary(func, op, ty, a, b)),
+            InstData::EndLane { .. } | InstData::FirstRunning { .. } => UNIFORM,
+            InstData::IntBinary { op, ty, args } => ok(self.int_binary(func, op, ty, args)),
             // `not x` is `-1 - x`.
             InstData::IntUnary {
                 op: op @ (IntUnaryOp::Neg | IntUnaryOp::Not),
@@ -207,12 +189,10 @@ impl Divergence {
                 arg,
             } => ok(self.negated(arg, op)),
             InstData::Resize { op, from, to, arg } => ok(self.resize(func, op, from, to, arg)),
-            InstData::Compare { op, args, .. } if self.is_on_one_side(func, op, args) => {
-                (Variability::Uniform, Because::NotVarying)
+            InstData::Compare { op, args, .. } if self.is_on_one_side(func, op, args) => UNIFORM,
+            InstData::Select { cond, args, .. } => {
+                self.selected(cond, args).map_or_else(from_args, ok)
             }
-            InstData::Select {
-                cond, args: [a, b], ..
-            } => self.selected(cond, a, b).map_or_else(from_args, ok),
             // Each thread has local memory of its own.
             InstData::ToGeneric {
                 space: Space::Local,
@@ -226,25 +206,21 @@ impl Divergence {
                 space: Space::Local,
                 ..
             }
-            | InstData::Atomic { .. } => (Variability::Varying, Because::Source),
+            | InstData::Atomic { .. } => SOURCE,
+            // An address in another space is at a distance that is the same for all lanes.
             InstData::ToGeneric { arg, .. } | InstData::FromGeneric { arg, .. } => {
-                ok(self.shifted(arg))
+                ok(self.variability(arg).moved())
             }
             InstData::Warp { op, ref args, .. } => self.warp(func, op, args, idx),
-            InstData::Barrier { .. } => (Variability::Uniform, Because::NotVarying),
+            InstData::Barrier { .. } => UNIFORM,
             _ => from_args(),
         }
     }
 
     fn sreg(&self, sreg: SpecialReg) -> Variability {
-        let gang_align = self.gang.trailing_zeros() as u8;
         let in_rows = self.facts.one_dimensional || self.facts.whole_rows;
         if sreg == SpecialReg::LaneId || (sreg == SpecialReg::TidX && in_rows) {
-            return Variability::Affine {
-                stride: 1,
-                align: gang_align,
-                may_wrap: None,
-            };
+            return Variability::affine(1, self.gang.trailing_zeros() as u8);
         }
         if matches!(sreg, SpecialReg::TidY | SpecialReg::TidZ) && in_rows {
             return Variability::Uniform;
@@ -256,13 +232,7 @@ impl Divergence {
     }
 
     /// A warp operation has one result for all lanes that took part with one member mask.
-    fn warp(
-        &self,
-        func: &Function,
-        op: WarpOp,
-        args: &[Value],
-        idx: usize,
-    ) -> (Variability, Because) {
+    fn warp(&self, func: &Function, op: WarpOp, args: &[Value], idx: usize) -> Reasoned {
         let is_uniform = |&arg: &Value| self.variability(arg) == Variability::Uniform;
         let mask_uniform = args[op.n_args().min(args.len())..].iter().all(is_uniform);
         let shared = match op {
@@ -297,9 +267,9 @@ impl Divergence {
             | WarpOp::ActiveMask => true,
         };
         if shared && mask_uniform {
-            (Variability::Uniform, Because::NotVarying)
+            UNIFORM
         } else {
-            (Variability::Varying, Because::Source)
+            SOURCE
         }
     }
 }

@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
-    Block, Effect, Function, Inst, InstData, IntBinaryOp, ResizeOp, Space, SpecialReg, SrcLoc,
-    Type, Value, ValueDef,
+    Block, Effect, Function, Inst, InstData, InstNode, IntBinaryOp, ResizeOp, Space, SpecialReg,
+    SrcLoc, Type, Value, ValueDef,
 };
 
 use rustc_hash::FxHashSet;
@@ -27,25 +27,25 @@ pub(crate) struct Loop<'o> {
 
 impl<'o> Loop<'o> {
     pub(crate) fn new(order: &'o Order, header: Block) -> Option<Loop<'o>> {
-        let mut out = Loop {
+        let positions = order.loop_range(header)?;
+        let is_inner = |node: &Node| matches!(*node, Node::LoopEnd(other) if other != header);
+        Some(Loop {
             order,
             header,
-            members: Vec::new(),
-            has_inner: false,
-            positions: order.loop_range(header)?,
-        };
-        for node in &order.nodes[out.positions.clone()] {
-            match *node {
-                Node::Block(block) => out.members.push(block),
-                Node::LoopEnd(other) => out.has_inner |= other != header,
-            }
-        }
-        Some(out)
+            members: order.blocks_in(positions.clone()).collect(),
+            has_inner: order.nodes[positions.clone()].iter().any(is_inner),
+            positions,
+        })
+    }
+
+    /// The instructions of its blocks.
+    pub(crate) fn insts<'f>(&self, func: &'f Function) -> impl Iterator<Item = &'f InstNode> {
+        let members = self.members.iter();
+        members.flat_map(|&block| func.insts_in(block))
     }
 
     pub(crate) fn contains(&self, block: Block) -> bool {
-        let at = self.order.block_pos[block];
-        at.is_some_and(|at| self.positions.contains(&(at as usize)))
+        self.order.is_in(&self.positions, block)
     }
 }
 
@@ -123,25 +123,23 @@ impl Step {
                 to: ty,
                 arg: of.emit(func, block, *from),
             },
-            Step::Sum(of) => binary(IntBinaryOp::Add, of, func, block, ty),
-            Step::Difference(of) => binary(IntBinaryOp::Sub, of, func, block, ty),
-            Step::Product(of) => binary(IntBinaryOp::Mul, of, func, block, ty),
+            Step::Sum(of) | Step::Difference(of) | Step::Product(of) => {
+                let args = [0, 1].map(|i| of[i].emit(func, block, ty));
+                InstData::binary(self.op(), ty, args)
+            }
         };
-        let inst = func.make_inst(data, &[ty], SrcLoc::default());
-        func.blocks[block].insts.push(inst);
-        func.insts[inst].results[0]
+        func.append(block, data, ty, SrcLoc::default())
     }
-}
 
-fn binary(
-    op: IntBinaryOp,
-    of: &[Step; 2],
-    func: &mut Function,
-    block: Block,
-    ty: Type,
-) -> InstData {
-    let args = [0, 1].map(|i| of[i].emit(func, block, ty));
-    InstData::IntBinary { op, ty, args }
+    /// The operation that combines two steps.
+    fn op(&self) -> IntBinaryOp {
+        match self {
+            Step::Sum(_) => IntBinaryOp::Add,
+            Step::Difference(_) => IntBinaryOp::Sub,
+            Step::Product(_) => IntBinaryOp::Mul,
+            Step::Const(_) | Step::Is(_) | Step::Resized(..) => unreachable!("of one value"),
+        }
+    }
 }
 
 /// The steps of one loop's values.
@@ -161,12 +159,8 @@ pub(crate) struct CtaSteps<'a> {
 impl<'a> CtaSteps<'a> {
     pub(crate) fn new(func: &'a Function) -> CtaSteps<'a> {
         let mut passed: SecondaryMap<Value, SmallVec<[Value; 2]>> = SecondaryMap::new();
-        for call in func.blocks.values().flat_map(|data| data.term.targets()) {
-            let params = &func.blocks[call.block].params;
-            params
-                .iter()
-                .zip(&call.args)
-                .for_each(|(&param, &arg)| passed[param].push(arg));
+        for (param, arg) in func.passed() {
+            passed[param].push(arg);
         }
         CtaSteps { func, passed }
     }
@@ -184,11 +178,11 @@ impl<'a> CtaSteps<'a> {
     )]
     fn step(&self, value: Value, depth: u32) -> Option<Step> {
         let depth = depth.checked_sub(1)?;
-        let ValueDef::Result(inst, _) = self.func.values[value].def else {
-            return self.is_independent(value).then_some(Step::Const(0));
-        };
+        let unmoved = || self.is_independent(value).then_some(Step::Const(0));
         let step = |value: Value| self.step(value, depth);
-        let data = &self.func.insts[inst].data;
+        let Some(data) = self.func.def_inst(value) else {
+            return unmoved();
+        };
         match *data {
             InstData::Const { .. } => Some(Step::Const(0)),
             InstData::Sreg { sreg } => Some(Step::Const(i64::from(sreg == SpecialReg::CtaidX))),
@@ -198,11 +192,10 @@ impl<'a> CtaSteps<'a> {
                     either(step(args[0])?, step(args[1])?)
                 }
                 IntBinaryOp::Or | IntBinaryOp::Xor => Some(step(args[0])?.plus(step(args[1])?)),
-                _ => combined(self.func, op, ty, args, step)
-                    .or_else(|| self.is_independent(value).then_some(Step::Const(0))),
+                _ => combined(self.func, op, ty, args, step).or_else(unmoved),
             },
             InstData::Select { args: [a, b], .. } => either(step(a)?, step(b)?),
-            _ => self.is_independent(value).then_some(Step::Const(0)),
+            _ => unmoved(),
         }
     }
 
@@ -217,28 +210,28 @@ impl<'a> CtaSteps<'a> {
             if seen.len() > cost::MOST_DEFINITIONS {
                 return false;
             }
-            let ValueDef::Result(inst, _) = self.func.values[value].def else {
+            let (is_same, operands) = match self.func.def_inst(value) {
+                Some(data) => (is_same_in_next_cta(data), data.args().to_vec()),
                 // Callers pass parameters of functions.
-                if self.passed[value].is_empty() {
-                    return false;
-                }
-                work.extend(&self.passed[value]);
-                continue;
-            };
-            let data = &self.func.insts[inst].data;
-            let is_same = if let InstData::Sreg { sreg } = *data {
-                sreg != SpecialReg::CtaidX && !sreg.is_volatile()
-            } else if let InstData::Load { space, .. } = *data {
-                matches!(space, Space::Param | Space::Const)
-            } else {
-                data.effect() == Effect::Pure
+                None => (!self.passed[value].is_empty(), self.passed[value].to_vec()),
             };
             if !is_same {
                 return false;
             }
-            work.extend(data.args());
+            work.extend(operands);
         }
         true
+    }
+}
+
+/// Whether an instruction has the same results in the next CTA if it has the same operands.
+fn is_same_in_next_cta(data: &InstData) -> bool {
+    if let InstData::Sreg { sreg } = *data {
+        sreg != SpecialReg::CtaidX && !sreg.is_volatile()
+    } else if let InstData::Load { space, .. } = *data {
+        matches!(space, Space::Param | Space::Const)
+    } else {
+        data.effect() == Effect::Pure
     }
 }
 
@@ -269,36 +262,29 @@ fn combined(
             x.times(Step::Const(1 << count))
         }
         IntBinaryOp::Mul => product([x, y], args.map(factor))?,
-        IntBinaryOp::SmulWide => product(
-            [x, y].map(|step| step.resized(ResizeOp::Sext, ty)),
-            args.map(|value| factor(value).resized(ResizeOp::Sext, ty)),
-        )?,
-        IntBinaryOp::UmulWide => product(
-            [x, y].map(|step| step.resized(ResizeOp::Uext, ty)),
-            args.map(|value| factor(value).resized(ResizeOp::Uext, ty)),
-        )?,
+        IntBinaryOp::SmulWide | IntBinaryOp::UmulWide => {
+            let extend = match op == IntBinaryOp::SmulWide {
+                true => ResizeOp::Sext,
+                false => ResizeOp::Uext,
+            };
+            let wide = |step: Step| step.resized(extend, ty);
+            product([x, y].map(wide), args.map(factor).map(wide))?
+        }
         _ => return None,
     })
 }
 
 fn constant(func: &Function, value: Value) -> Step {
-    match func.as_const(value) {
-        Some(bits) => {
-            let ty = func.ty(value);
-            Step::Const((bits << (64 - ty.bits())) as i64 >> (64 - ty.bits()))
-        }
-        None => Step::Is(value),
-    }
+    let number = func.as_signed(value);
+    number.map_or(Step::Is(value), Step::Const)
 }
 
 impl<'a> Steps<'a> {
     pub(crate) fn new(func: &'a Function, around: &'a Loop<'a>) -> Steps<'a> {
         let mut is_inside = SecondaryMap::new();
-        for &block in &around.members {
-            for &inst in &func.blocks[block].insts {
-                is_inside[inst] = true;
-            }
-        }
+        let blocks = around.members.iter();
+        let insts = blocks.flat_map(|&block| &func.blocks[block].insts);
+        insts.for_each(|&inst| is_inside[inst] = true);
         Steps {
             func,
             around,
@@ -326,7 +312,7 @@ impl<'a> Steps<'a> {
             return Some(Step::Const(0));
         }
         if let ValueDef::Param(block, idx) = self.func.values[value].def {
-            return self.of_param(value, block, idx as usize, depth);
+            return self.of_param(value, (block, idx), depth);
         }
         match *self.func.def_inst(value)? {
             InstData::Resize { op, from, arg, .. } => {
@@ -339,26 +325,28 @@ impl<'a> Steps<'a> {
         }
     }
 
-    fn of_param(&self, param: Value, block: Block, idx: usize, depth: u32) -> Option<Step> {
-        let mut step = None;
-        for &pred in &self.around.members {
-            for call in self.func.blocks[pred].term.targets() {
-                if call.block != block {
-                    continue;
-                }
-                let arg = call.args[idx];
-                let next = if block == self.around.header {
-                    self.distance(param, arg, depth)?
-                } else {
-                    self.step(arg, depth)?
-                };
-                if step.as_ref().is_some_and(|step| *step != next) {
-                    return None;
-                }
-                step = Some(next);
+    /// What blocks of the loop pass for a parameter.
+    fn passed(&self, (block, idx): (Block, u32)) -> impl Iterator<Item = Value> {
+        let preds = self.around.members.iter();
+        preds.flat_map(move |&pred| {
+            let targets = self.func.blocks[pred].term.targets().into_iter();
+            let calls = targets.filter(move |call| call.block == block);
+            calls.map(move |call| call.args[idx as usize])
+        })
+    }
+
+    fn of_param(&self, param: Value, place: (Block, u32), depth: u32) -> Option<Step> {
+        let mut steps = self.passed(place).map(|arg| {
+            if place.0 == self.around.header {
+                self.distance(param, arg, depth)
+            } else {
+                self.step(arg, depth)
             }
-        }
-        step
+        });
+        let first = steps.next()??;
+        steps
+            .all(|next| next.as_ref() == Some(&first))
+            .then_some(first)
     }
 
     /// `arg - param`, if `arg` is `param` plus a value that does not change in the loop.
@@ -369,44 +357,19 @@ impl<'a> Steps<'a> {
         }
         if let ValueDef::Param(block, idx) = self.func.values[arg].def {
             // The value may pass through a block with one predecessor in the loop.
-            let mut args = self.around.members.iter().flat_map(|&pred| {
-                let targets = self.func.blocks[pred].term.targets();
-                let calls = targets.into_iter().filter(|call| call.block == block);
-                calls
-                    .map(|call| call.args[idx as usize])
-                    .collect::<Vec<_>>()
-            });
+            let mut args = self.passed((block, idx));
             let (first, second) = (args.next()?, args.next());
-            return if block != self.around.header && second.is_none() {
-                self.distance(param, first, depth)
-            } else {
-                None
-            };
+            let passes = block != self.around.header && second.is_none();
+            return passes.then(|| self.distance(param, first, depth))?;
         }
-        let &InstData::IntBinary {
-            op: op @ (IntBinaryOp::Add | IntBinaryOp::Sub),
-            args: [a, b],
-            ..
-        } = self.func.def_inst(arg)?
-        else {
-            return None;
-        };
-        let (rest, change) = if op == IntBinaryOp::Add && self.is_change(a) {
-            (b, a)
-        } else if self.is_change(b) {
-            (a, b)
-        } else {
-            return None;
-        };
-        let (rest, change) = (
-            self.distance(param, rest, depth)?,
-            constant(self.func, change),
-        );
-        Some(if op == IntBinaryOp::Add {
-            rest.plus(change)
-        } else {
-            rest.minus(change)
-        })
+        let rest = |rest: Value| self.distance(param, rest, depth);
+        let change = |change: Value| constant(self.func, change);
+        match self.func.as_binary(arg)? {
+            (IntBinaryOp::Add, _, [a, b]) if self.is_change(a) => Some(rest(b)?.plus(change(a))),
+            (IntBinaryOp::Add, _, [a, b]) if self.is_change(b) => Some(rest(a)?.plus(change(b))),
+            (IntBinaryOp::Sub, _, [a, b]) if self.is_change(b) => Some(rest(a)?.minus(change(b))),
+            _ => None,
+        }
     }
 
     fn is_change(&self, value: Value) -> bool {

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, BlockCall, Function, Inst, InstData, Terminator, Value};
+use ptxjit_ir::{Block, BlockCall, Function, InstData, InstNode, Terminator, Value};
+use smallvec::SmallVec;
 
 use crate::analysis::divergence::Divergence;
 use crate::analysis::meetings::{Meeting, Search};
@@ -42,73 +43,87 @@ pub(crate) struct Given<'a> {
     pub effort: &'a Effort,
 }
 
+impl<'a> Given<'a> {
+    /// The lane loop that a position belongs to.
+    pub(super) fn lane_loop_at(&self, pos: usize) -> Option<&'a LaneLoop> {
+        let mut regions = self.lane_loops.iter();
+        regions.find(|region| region.range.contains(&pos))
+    }
+
+    /// Whether all lanes stop at the start of a block. The runtime resumes them, and no lane is
+    /// pending then.
+    pub(super) fn always_waits(&self, block: Block) -> bool {
+        let first = self.func.insts_in(block).next();
+        let is_warp = first.is_some_and(|node| matches!(node.data, InstData::Warp { .. }));
+        self.waits[block] && !is_warp
+    }
+}
+
 /// `single_lane` has the blocks that one lane runs at a time, those of `lane_loops` among them.
 pub(crate) fn run(
     given: &Given<'_>,
     single_lane: SecondaryMap<Block, SingleLane>,
 ) -> Result<Flow, Spent> {
-    let Given {
-        func,
-        order,
-        gang,
-        facts,
-        ..
-    } = *given;
-    let mut divergence = Divergence::new(gang, facts);
+    let Given { func, order, .. } = *given;
+    let mut divergence = Divergence::new(given.gang, given.facts);
     divergence.single_lane = single_lane;
     loop {
         given.effort.spend(func.insts.len())?;
         divergence.propagate(func, order);
-        let divergent = divergent(func, order, &divergence, gang);
+        let divergent = divergent(func, order, &divergence);
         let pending = Pending::solve(given, &divergent)?;
         let changed = mark_merged(given, &pending, &divergent, &mut divergence)?
             | mark_spread(func, order, &mut divergence);
         if !changed {
-            let mut out = SecondaryMap::new();
-            for value in func.values.keys() {
-                out[value] = divergence.variability[value].unwrap_or(Variability::Uniform);
-            }
-            let sorted = |sets: Vec<BTreeSet<usize>>| {
-                sets.into_iter()
-                    .map(|set| set.into_iter().collect())
-                    .collect()
-            };
-            return Ok(Flow {
-                variability: out,
-                because: divergence.because,
-                single_lane: divergence.single_lane,
-                escapes: crate::escapes(func),
-                divergent,
-                pending: sorted(pending.body),
-                pending_in: sorted(pending.arrive),
-                maybe_empty: pending.maybe_empty,
-            });
+            return Ok(Flow::of(func, divergence, divergent, pending));
         }
     }
 }
 
-fn divergent(
-    func: &Function,
-    order: &Order,
-    divergence: &Divergence,
-    gang: u32,
-) -> SecondaryMap<Block, bool> {
-    let mut out = SecondaryMap::new();
-    for node in &order.nodes {
-        if let Node::Block(block) = *node {
-            out[block] = gang > 1
-                && divergence.single_lane[block] == SingleLane::No
-                && match func.blocks[block].term {
-                    Terminator::Brif { cond: value, .. }
-                    | Terminator::Switch { index: value, .. }
-                    | Terminator::Dispatch(value) => divergence.variability[value]
-                        .is_some_and(|held| held != Variability::Uniform),
-                    Terminator::Jump(_)
-                    | Terminator::Ret(_)
-                    | Terminator::Exit
-                    | Terminator::Trap(_) => false,
-                };
+impl Flow {
+    fn of(
+        func: &Function,
+        divergence: Divergence,
+        divergent: SecondaryMap<Block, bool>,
+        pending: Pending,
+    ) -> Flow {
+        let mut variability = SecondaryMap::new();
+        for value in func.values.keys() {
+            variability[value] = divergence.variability(value);
         }
+        let sorted = |sets: Vec<BTreeSet<usize>>| {
+            let sets = sets.into_iter();
+            sets.map(|set| set.into_iter().collect()).collect()
+        };
+        Flow {
+            variability,
+            because: divergence.because,
+            single_lane: divergence.single_lane,
+            escapes: crate::escapes(func),
+            divergent,
+            pending: sorted(pending.body),
+            pending_in: sorted(pending.arrive),
+            maybe_empty: pending.maybe_empty,
+        }
+    }
+}
+
+fn divergent(func: &Function, order: &Order, divergence: &Divergence) -> SecondaryMap<Block, bool> {
+    let mut out = SecondaryMap::new();
+    for block in order.blocks() {
+        let is_for_all = divergence.gang > 1 && divergence.single_lane[block] == SingleLane::No;
+        out[block] = is_for_all
+            && match func.blocks[block].term {
+                Terminator::Brif { cond: value, .. }
+                | Terminator::Switch { index: value, .. }
+                | Terminator::Dispatch(value) => {
+                    divergence.variability(value) != Variability::Uniform
+                }
+                Terminator::Jump(_)
+                | Terminator::Ret(_)
+                | Terminator::Exit
+                | Terminator::Trap(_) => false,
+            };
     }
     out
 }
@@ -130,11 +145,8 @@ struct Incoming<'a> {
 impl Incoming<'_> {
     /// Whether all edges pass the same value for a parameter in all iterations.
     fn is_same(&self, func: &Function, idx: usize) -> bool {
-        let mut args = self
-            .calls
-            .iter()
-            .chain(&self.repeats)
-            .map(|call| call.args[idx]);
+        let calls = self.calls.iter().chain(&self.repeats);
+        let mut args = calls.map(|call| call.args[idx]);
         let first = args.next();
         // An argument that is the same on all edges still changes between iterations if the edges
         // leave a loop.
@@ -146,6 +158,22 @@ impl Incoming<'_> {
         let [one, other] = meeting.edges.map(|edge| self.calls[edge].args[idx]);
         one != other || meeting.over_iterations && !is_fixed(func, Some(one))
     }
+
+    /// The parameters of the block for which edges may meet with different arguments, and which
+    /// are not known to be written lane by lane yet.
+    fn unsettled(
+        &self,
+        func: &Function,
+        divergence: &Divergence,
+        block: Block,
+    ) -> Vec<(usize, Value)> {
+        if divergence.single_lane[block] == SingleLane::Inner || !(self.meets || self.overlaps) {
+            return Vec::new();
+        }
+        let params = func.blocks[block].params.iter().copied().enumerate();
+        let is_open = |idx, param| !divergence.merged[param] && !self.is_same(func, idx);
+        params.filter(|&(idx, param)| is_open(idx, param)).collect()
+    }
 }
 
 fn incoming<'a>(
@@ -155,23 +183,15 @@ fn incoming<'a>(
 ) -> SecondaryMap<Block, Incoming<'a>> {
     let Given { func, order, .. } = *given;
     let mut incoming: SecondaryMap<Block, Incoming<'_>> = SecondaryMap::new();
-    for (pos, node) in order.nodes.iter().enumerate() {
-        let Node::Block(block) = *node else { continue };
-        let mut lane_loops = given.lane_loops.iter();
-        let lane_loop = lane_loops.find(|region| region.range.contains(&pos));
+    for (pos, block) in order.places() {
+        let lane_loop = given.lane_loop_at(pos);
         let calls = func.blocks[block].term.targets();
-        let targets: Vec<usize> = calls
-            .iter()
-            .map(|call| order.target(pos, call.block))
-            .collect();
-        for (idx, &call) in calls.iter().enumerate() {
-            let others = targets
-                .iter()
-                .enumerate()
-                .filter(|&(other, _)| divergent[block] && other != idx)
-                .map(|(_, &node)| node);
+        let targets = order.targets(func, pos);
+        for ((idx, call), &target) in calls.into_iter().enumerate().zip(&targets) {
+            let others = targets.iter().enumerate();
+            let others = others.filter(|&(other, _)| divergent[block] && other != idx);
+            let others = others.map(|(_, &node)| node);
             let elsewhere = pending.body[pos].iter().copied().chain(others);
-            let target = targets[idx];
             let edges = &mut incoming[call.block];
             // A lane loop writes the parameters for one lane at a time.
             edges.overlaps |= lane_loop.is_some_and(|region| !region.range.contains(&target));
@@ -201,16 +221,9 @@ fn mark_merged(
     let Given { func, order, .. } = *given;
     let incoming = incoming(given, pending, divergent);
     let mut changed = false;
-    for (pos, node) in order.nodes.iter().enumerate() {
-        let Node::Block(block) = *node else { continue };
+    for (pos, block) in order.places() {
         let edges = &incoming[block];
-        if divergence.single_lane[block] == SingleLane::Inner || !(edges.meets || edges.overlaps) {
-            continue;
-        }
-        let params = func.blocks[block].params.iter().copied().enumerate();
-        let unsettled: Vec<(usize, Value)> = params
-            .filter(|&(idx, param)| !divergence.merged[param] && !edges.is_same(func, idx))
-            .collect();
+        let unsettled = edges.unsettled(func, divergence, block);
         if unsettled.is_empty() {
             continue;
         }
@@ -223,13 +236,10 @@ fn mark_merged(
         };
         for (idx, param) in unsettled {
             let differs = |meeting: &Meeting| edges.differs(func, idx, meeting);
-            if meetings
-                .as_ref()
-                .is_none_or(|them| them.iter().any(differs))
-            {
+            let meetings = meetings.as_ref();
+            if meetings.is_none_or(|them| them.iter().any(differs)) {
                 divergence.merged[param] = true;
-                divergence.variability[param] = Some(Variability::Varying);
-                divergence.because[param] = Because::Merge(block);
+                divergence.make_varying(param, Because::Merge(block));
                 changed = true;
             }
         }
@@ -241,49 +251,43 @@ fn mark_merged(
 /// passed on to such values, or shows by its own bits whether the index wrapped.
 fn mark_spread(func: &Function, order: &Order, divergence: &mut Divergence) -> bool {
     let mut numbers: Vec<Value> = Vec::new();
-    for node in &order.nodes {
-        let Node::Block(block) = *node else { continue };
-        let data = &func.blocks[block];
-        for &inst in &data.insts {
-            if divergence.single_lane[block] == SingleLane::No {
-                numbers_in(func, divergence, inst, &mut numbers);
-            } else {
-                numbers_of_one(func, inst, &mut numbers);
-            }
-        }
-        if data.term.targets().is_empty() {
-            data.term.for_each_arg(|arg| numbers.push(arg));
-        }
-        for call in data.term.targets() {
-            for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
-                let is_scalar = divergence.single_lane[call.block] == SingleLane::Inner;
-                if is_scalar || divergence.variability[param] == Some(Variability::Varying) {
-                    numbers.push(arg);
-                }
-            }
-        }
+    for block in order.blocks() {
+        add_numbers(func, divergence, block, &mut numbers);
     }
     let mut changed = false;
     for value in numbers {
-        let may_wrap = divergence.variability[value].and_then(Variability::may_wrap);
-        if may_wrap.is_some_and(|may_wrap| may_wrap.sums_left == 0) {
+        if divergence.variability(value).hides_wrap() {
             divergence.spread[value] = true;
-            divergence.variability[value] = Some(Variability::Varying);
-            divergence.because[value] = Because::MayWrap;
+            divergence.make_varying(value, Because::MayWrap);
             changed = true;
         }
     }
     changed
 }
 
+/// Lists the values that a block uses as numbers, or passes on as such.
+fn add_numbers(func: &Function, divergence: &Divergence, block: Block, numbers: &mut Vec<Value>) {
+    let is_for_all = divergence.single_lane[block] == SingleLane::No;
+    for node in func.insts_in(block) {
+        numbers.extend(match is_for_all {
+            true => numbers_in(divergence, node),
+            false => numbers_of_one(&node.data),
+        });
+    }
+    let term = &func.blocks[block].term;
+    if term.targets().is_empty() {
+        term.for_each_arg(|arg| numbers.push(arg));
+    }
+    for call in term.targets() {
+        let is_scalar = divergence.single_lane[call.block] == SingleLane::Inner;
+        let passed = func.blocks[call.block].params.iter().zip(&call.args);
+        let passed = passed.filter(|&(&param, _)| is_scalar || divergence.is_varying(param));
+        numbers.extend(passed.map(|(_, &arg)| arg));
+    }
+}
+
 /// The operands that an instruction uses as numbers, lane by lane.
-pub(crate) fn numbers_in(
-    func: &Function,
-    divergence: &Divergence,
-    inst: Inst,
-    numbers: &mut Vec<Value>,
-) {
-    let node = &func.insts[inst];
+pub(crate) fn numbers_in(divergence: &Divergence, node: &InstNode) -> SmallVec<[Value; 4]> {
     let keeps_affine = matches!(
         node.data,
         InstData::IntBinary { .. }
@@ -292,21 +296,19 @@ pub(crate) fn numbers_in(
             | InstData::ToGeneric { .. }
             | InstData::FromGeneric { .. }
     );
-    if keeps_affine && divergence.variability[node.results[0]] != Some(Variability::Varying) {
-        return;
+    let is_scalar = keeps_affine && !divergence.is_varying(node.results[0]);
+    match is_scalar || matches!(node.data, InstData::Prefetch { .. }) {
+        true => SmallVec::new(),
+        false => numbers_of_one(&node.data),
     }
-    if matches!(node.data, InstData::Prefetch { .. }) {
-        return;
-    }
-    numbers_of_one(func, inst, numbers);
 }
 
 /// The same where one lane runs: the code computes that lane's own number for all operands but
 /// addresses.
-fn numbers_of_one(func: &Function, inst: Inst, numbers: &mut Vec<Value>) {
-    let data = &func.insts[inst].data;
-    let addr = data.address();
-    numbers.extend(data.args().into_iter().filter(|&arg| Some(arg) != addr));
+fn numbers_of_one(data: &InstData) -> SmallVec<[Value; 4]> {
+    let (mut args, addr) = (data.args(), data.address());
+    args.retain(|arg| Some(*arg) != addr);
+    args
 }
 
 /// A constant is the same in every iteration.
@@ -335,16 +337,12 @@ impl Pending {
         loop {
             let mut changed = false;
             for pos in 0..n {
-                given
-                    .effort
-                    .spend(1 + out.arrive[pos].len() + out.body[pos].len())?;
-                let mut regions = given.lane_loops.iter();
-                changed |= match order.nodes[pos] {
-                    _ if regions.any(|region| region.range.contains(&pos)) => {
-                        out.lane_loops(given, pos)
-                    }
-                    Node::Block(block) => out.block(given, divergent, pos, block),
-                    Node::LoopEnd(header) => out.loop_end(order, given.yields, pos, header),
+                let effort = 1 + out.arrive[pos].len() + out.body[pos].len();
+                given.effort.spend(effort)?;
+                changed |= match (given.lane_loop_at(pos), order.nodes[pos]) {
+                    (Some(region), _) => out.lane_loop(region, pos),
+                    (None, Node::Block(block)) => out.block(given, pos, block, divergent[block]),
+                    (None, Node::LoopEnd(header)) => out.loop_end(given, pos, header),
                 };
             }
             if !changed {
@@ -355,11 +353,10 @@ impl Pending {
 
     /// All lanes leave a lane loop at once, as far as its surroundings can tell; no lane is pending
     /// inside.
-    fn lane_loops(&mut self, given: &Given<'_>, pos: usize) -> bool {
-        let mut roots = given.lane_loops.iter();
-        let Some(region) = roots.find(|region| *region.range.start() == pos) else {
+    fn lane_loop(&mut self, region: &LaneLoop, pos: usize) -> bool {
+        if *region.range.start() != pos {
             return false;
-        };
+        }
         let arrived = self.arrive[pos].clone();
         let mut changed = self.maybe_empty[pos] && self.go(&[], &arrived);
         self.body[pos].extend(arrived);
@@ -367,48 +364,25 @@ impl Pending {
         changed |= self.go(&region.exits, &pending);
         if region.ends {
             let next = region.exits.iter().chain(&pending).min();
-            changed |=
-                next.is_some_and(|&next| !std::mem::replace(&mut self.maybe_empty[next], true));
+            changed |= next.is_some_and(|&next| self.leave_empty(next));
         }
         changed
     }
 
-    fn block(
-        &mut self,
-        given: &Given<'_>,
-        divergent: &SecondaryMap<Block, bool>,
-        pos: usize,
-        block: Block,
-    ) -> bool {
-        let Given {
-            func, order, waits, ..
-        } = *given;
+    fn block(&mut self, given: &Given<'_>, pos: usize, block: Block, diverges: bool) -> bool {
         let mut changed = false;
-        let always_waits = waits[block]
-            && !matches!(
-                func.insts[func.blocks[block].insts[0]].data,
-                InstData::Warp { .. }
-            );
         let arrived = self.arrive[pos].clone();
-        if always_waits {
-            // All lanes stop here. The runtime resumes them, and no lane is pending then.
+        if given.waits[block] || self.maybe_empty[pos] {
             changed |= self.go(&[], &arrived);
-        } else {
-            if waits[block] || self.maybe_empty[pos] {
-                changed |= self.go(&[], &arrived);
-            }
+        }
+        if !given.always_waits(block) {
             let before = self.body[pos].len();
             self.body[pos].extend(arrived);
             changed |= self.body[pos].len() != before;
         }
         let pending = self.body[pos].clone();
-        let targets: Vec<usize> = func.blocks[block]
-            .term
-            .targets()
-            .iter()
-            .map(|call| order.target(pos, call.block))
-            .collect();
-        if divergent[block] || targets.is_empty() {
+        let targets = given.order.targets(given.func, pos);
+        if diverges || targets.is_empty() {
             changed |= self.go(&targets, &pending);
         } else {
             for target in targets {
@@ -418,21 +392,19 @@ impl Pending {
         changed
     }
 
-    fn loop_end(
-        &mut self,
-        order: &Order,
-        yields: &SecondaryMap<Block, Option<Yield>>,
-        pos: usize,
-        header: Block,
-    ) -> bool {
+    fn loop_end(&mut self, given: &Given<'_>, pos: usize, header: Block) -> bool {
         let pending = self.arrive[pos].clone();
         self.body[pos] = pending.clone();
-        let start = order.block_pos[header].expect("headers are in the order") as usize;
-        let mut changed = self.add(start, &pending);
-        if self.maybe_empty[pos] || yields[header].is_some() {
+        let mut changed = self.add(given.order.pos(header), &pending);
+        if self.maybe_empty[pos] || given.yields[header].is_some() {
             changed |= self.go(&[], &pending);
         }
         changed
+    }
+
+    /// A node may be reached with no lane for it. Whether that is new.
+    fn leave_empty(&mut self, node: usize) -> bool {
+        !std::mem::replace(&mut self.maybe_empty[node], true)
     }
 
     /// Lanes leave for all of `targets`; the first node in order that has lanes runs next.
@@ -442,11 +414,8 @@ impl Pending {
         let Some(next) = all.pop_first() else {
             return false;
         };
-        let mut changed = self.add(next, &all);
-        if targets != [next] && !std::mem::replace(&mut self.maybe_empty[next], true) {
-            changed = true;
-        }
-        changed
+        let changed = self.add(next, &all);
+        targets != [next] && self.leave_empty(next) || changed
     }
 
     fn add(&mut self, node: usize, pending: &BTreeSet<usize>) -> bool {

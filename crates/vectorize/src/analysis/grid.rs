@@ -4,7 +4,7 @@
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Function, InstData, SpecialReg, Value};
 
-use crate::analysis::order::{Node, Order};
+use crate::analysis::order::Order;
 
 /// A bit per dimension of the grid, and [`SIZE`].
 type Dims = u8;
@@ -46,44 +46,39 @@ impl Ctas {
 /// Returns whether a value gained a dimension.
 fn pass(func: &Function, order: &Order, dims: &mut SecondaryMap<Value, Dims>) -> bool {
     let mut changed = false;
-    for node in &order.nodes {
-        let Node::Block(block) = *node else {
-            continue;
-        };
+    for block in order.blocks() {
         let mut add = |dims: &mut SecondaryMap<Value, Dims>, value: Value, more: Dims| {
             changed |= dims[value] | more != dims[value];
             dims[value] |= more;
         };
-        for &inst in &func.blocks[block].insts {
-            let node = &func.insts[inst];
+        for node in func.insts_in(block) {
             let of_args = node.data.args().iter().fold(0, |all, &arg| all | dims[arg]);
             for &result in &node.results {
                 add(dims, result, of_args | of_sreg(&node.data));
             }
         }
-        for call in func.blocks[block].term.targets() {
-            for (&arg, &param) in call.args.iter().zip(&func.blocks[call.block].params) {
-                add(dims, param, dims[arg]);
-            }
+        for (param, arg) in func.passed_by(block) {
+            add(dims, param, dims[arg]);
         }
     }
     changed
 }
 
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "others are the same for all"
+)]
 fn of_sreg(inst: &InstData) -> Dims {
-    let by_bit: [&[SpecialReg]; 4] = [
-        &[SpecialReg::CtaidX],
-        &[SpecialReg::CtaidY],
-        &[SpecialReg::CtaidZ],
-        &[
-            SpecialReg::NctaidX,
-            SpecialReg::NctaidY,
-            SpecialReg::NctaidZ,
-        ],
-    ];
-    let is =
-        |sregs: &&[SpecialReg]| matches!(inst, InstData::Sreg { sreg } if sregs.contains(sreg));
-    by_bit.iter().position(is).map_or(0, |bit| 1 << bit)
+    match *inst {
+        InstData::Sreg { sreg } => match sreg {
+            SpecialReg::CtaidX => 1 << 0,
+            SpecialReg::CtaidY => 1 << 1,
+            SpecialReg::CtaidZ => 1 << 2,
+            SpecialReg::NctaidX | SpecialReg::NctaidY | SpecialReg::NctaidZ => SIZE,
+            _ => 0,
+        },
+        _ => 0,
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,13 @@ pub(crate) struct Liveness {
     pub live_in: SecondaryMap<Block, Vec<Value>>,
 }
 
+impl Liveness {
+    /// Whether a value is live at the start of a block.
+    pub(crate) fn is_live(&self, value: Value, block: Block) -> bool {
+        self.live_in[block].binary_search(&value).is_ok()
+    }
+}
+
 /// Computes liveness, however long it takes; `preds` as from `repair::predecessors`.
 pub(crate) fn run(func: &Function, preds: &SecondaryMap<Block, Vec<Block>>) -> Liveness {
     match within(func, preds, &Effort::unlimited()) {
@@ -27,29 +34,10 @@ pub(crate) fn within(
     preds: &SecondaryMap<Block, Vec<Block>>,
     effort: &Effort,
 ) -> Result<Liveness, Spent> {
-    let mut def_block: SecondaryMap<Value, Option<Block>> = SecondaryMap::new();
-    for (block, data) in func.blocks.iter() {
-        for &param in &data.params {
-            def_block[param] = Some(block);
-        }
-        for &inst in &data.insts {
-            for &result in &func.insts[inst].results {
-                def_block[result] = Some(block);
-            }
-        }
-    }
+    let homes = func.homes();
     let mut uses: Vec<(Value, Block)> = Vec::new();
-    for (block, data) in func.blocks.iter() {
-        for &inst in &data.insts {
-            uses.extend(
-                func.insts[inst]
-                    .data
-                    .args()
-                    .iter()
-                    .map(|&value| (value, block)),
-            );
-        }
-        data.term.for_each_arg(|value| uses.push((value, block)));
+    for block in func.blocks.keys() {
+        func.for_each_arg(block, |value| uses.push((value, block)));
     }
     effort.spend(func.blocks.len() + uses.len())?;
     uses.sort_unstable();
@@ -60,7 +48,7 @@ pub(crate) fn within(
         work.push(at);
         while let Some(block) = work.pop() {
             // Values come in ascending order: if this one is in the set already, it is the last.
-            if def_block[value] == Some(block) || live_in[block].last() == Some(&value) {
+            if homes[value] == Some(block) || live_in[block].last() == Some(&value) {
                 continue;
             }
             live_in[block].push(value);

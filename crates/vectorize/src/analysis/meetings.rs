@@ -13,7 +13,7 @@
 //! block6: jump block12(v6)
 //! ```
 
-use ptxjit_ir::{Block, InstData};
+use ptxjit_ir::Block;
 use rustc_hash::FxHashMap;
 
 use super::flow::{Given, Pending};
@@ -108,16 +108,11 @@ impl<'a> Search<'a> {
 
     /// What is pending at the block goes on as lanes do; see [`Pending`].
     fn visit(&mut self, pos: usize) {
-        let Given {
-            order,
-            yields,
-            lane_loops,
-            ..
-        } = *self.given;
+        let Given { order, yields, .. } = *self.given;
         let pending = self.pending;
         let arrived = self.arrived.get(&pos).copied().unwrap_or_default();
         let skipped = pending.arrive[pos].first().copied();
-        if let Some(region) = lane_loops.iter().find(|it| it.range.contains(&pos)) {
+        if let Some(region) = self.given.lane_loop_at(pos) {
             let left = region.exits.iter().chain(&pending.body[pos]).min();
             self.flow(arrived, left.copied());
             self.flow(arrived, skipped);
@@ -126,8 +121,7 @@ impl<'a> Search<'a> {
         match order.nodes[pos] {
             Node::Block(block) => self.block(pos, block, arrived),
             Node::LoopEnd(header) => {
-                let start = order.block_pos[header].map(|start| start as usize);
-                self.flow(arrived.in_next_iteration(), start);
+                self.flow(arrived.in_next_iteration(), Some(order.pos(header)));
                 if pending.maybe_empty[pos] || yields[header].is_some() {
                     self.flow(arrived, skipped);
                 }
@@ -136,31 +130,17 @@ impl<'a> Search<'a> {
     }
 
     fn block(&mut self, pos: usize, block: Block, arrived: Taken) {
-        let Given {
-            func, order, waits, ..
-        } = *self.given;
-        let pending = self.pending;
-        let first = func.blocks[block].insts.first();
-        let is_warp =
-            first.is_some_and(|&inst| matches!(func.insts[inst].data, InstData::Warp { .. }));
-        if waits[block] || pending.maybe_empty[pos] {
+        let (given, pending) = (self.given, self.pending);
+        if given.waits[block] || pending.maybe_empty[pos] {
             self.flow(arrived, pending.arrive[pos].first().copied());
         }
-        // The runtime resumes lanes where no others are pending.
-        let before = match waits[block] && !is_warp {
+        let before = match given.always_waits(block) {
             true => Taken::default(),
             false => arrived,
         };
-        let calls = func.blocks[block].term.targets();
-        let targets: Vec<usize> = calls
-            .iter()
-            .map(|call| order.target(pos, call.block))
-            .collect();
-        let mut edges = self
-            .sources
-            .iter()
-            .enumerate()
-            .filter(|&(_, &at)| at == pos);
+        let targets = given.order.targets(given.func, pos);
+        let sources = self.sources.iter().enumerate();
+        let mut edges = sources.filter(|&(_, &at)| at == pos);
         let edges: Vec<Option<usize>> = targets
             .iter()
             .map(|&to| (to == self.target).then(|| edges.next().map(|(number, _)| number))?)

@@ -8,6 +8,8 @@
 //! header the first block entered from outside; without the edges to the header the rest is ordered
 //! in the same way.
 
+use std::ops::RangeInclusive;
+
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function};
 
@@ -21,6 +23,16 @@ pub enum Node {
     Block(Block),
     /// The place from which the loop with this header is repeated.
     LoopEnd(Block),
+}
+
+impl Node {
+    /// The block, unless the node is the end of a loop.
+    pub fn block(self) -> Option<Block> {
+        match self {
+            Node::Block(block) => Some(block),
+            Node::LoopEnd(_) => None,
+        }
+    }
 }
 
 /// Blocks and loop ends in order.
@@ -37,14 +49,61 @@ pub struct Order {
 }
 
 impl Order {
+    /// The position of a reachable block.
+    pub fn pos(&self, block: Block) -> usize {
+        self.block_pos[block].expect("the block is reachable") as usize
+    }
+
+    /// The blocks.
+    pub fn blocks(&self) -> impl Iterator<Item = Block> {
+        self.nodes.iter().filter_map(|node| node.block())
+    }
+
+    /// The blocks at these positions.
+    pub fn blocks_in(&self, range: RangeInclusive<usize>) -> impl Iterator<Item = Block> {
+        self.nodes[range].iter().filter_map(|node| node.block())
+    }
+
+    /// The blocks, with their positions.
+    pub fn places(&self) -> impl Iterator<Item = (usize, Block)> {
+        let nodes = self.nodes.iter().enumerate();
+        nodes.filter_map(|(pos, node)| Some((pos, node.block()?)))
+    }
+
+    /// The headers of the loops, in the order of the loops' ends.
+    pub fn headers(&self) -> impl Iterator<Item = Block> {
+        self.nodes.iter().filter_map(|node| match *node {
+            Node::LoopEnd(header) => Some(header),
+            Node::Block(_) => None,
+        })
+    }
+
+    /// Whether a block is at one of these positions.
+    pub fn is_in(&self, range: &RangeInclusive<usize>, block: Block) -> bool {
+        self.block_pos[block].is_some_and(|pos| range.contains(&(pos as usize)))
+    }
+
+    /// Whether a block is in the loop with this header, if there is one.
+    pub fn is_in_loop(&self, header: Block, block: Block) -> bool {
+        let range = self.loop_range(header);
+        range.is_some_and(|range| self.is_in(&range, block))
+    }
+
     /// The node where lanes go that branch from position `from` to `to`.
     pub fn target(&self, from: usize, to: Block) -> usize {
-        let pos = self.block_pos[to].expect("branch target is reachable") as usize;
+        let pos = self.pos(to);
         if pos > from {
             pos
         } else {
             self.end_pos[to].expect("a backward edge leads to a loop header") as usize
         }
+    }
+
+    /// The nodes where lanes go from position `pos`, in the order of the block's targets.
+    pub fn targets(&self, func: &Function, pos: usize) -> Vec<usize> {
+        let block = self.nodes[pos].block();
+        let blocks = block.into_iter().flat_map(|block| func.successors(block));
+        blocks.map(|to| self.target(pos, to)).collect()
     }
 
     /// Whether lanes that go to `target` must not overwrite the parameters of its block for other
@@ -66,10 +125,15 @@ impl Order {
         self.innermost[block]
     }
 
+    /// The members of the innermost loop around a block, as positions.
+    pub fn enclosing(&self, block: Block) -> Option<RangeInclusive<usize>> {
+        self.loop_range(self.innermost(block)?)
+    }
+
     /// The members of the loop with this header, as positions.
-    pub fn loop_range(&self, header: Block) -> Option<std::ops::RangeInclusive<usize>> {
+    pub fn loop_range(&self, header: Block) -> Option<RangeInclusive<usize>> {
         let end = self.end_pos[header]? as usize;
-        Some(self.block_pos[header].expect("headers are reachable") as usize..=end)
+        Some(self.pos(header)..=end)
     }
 }
 
@@ -87,9 +151,7 @@ pub(crate) fn within(
     extra_entries: &[Block],
     effort: &Effort,
 ) -> Result<Order, Spent> {
-    let roots: Vec<Block> = std::iter::once(func.entry)
-        .chain(extra_entries.iter().copied())
-        .collect();
+    let roots = [&[func.entry], extra_entries].concat();
     let reachable = reachable(func, &roots);
     let mut ctx = Ctx {
         func,
@@ -102,14 +164,18 @@ pub(crate) fn within(
         effort,
     };
     ctx.all(&roots, &reachable)?;
-    for (pos, node) in ctx.order.nodes.iter().enumerate() {
-        match *node {
-            Node::Block(block) => ctx.order.block_pos[block] = Some(pos as u32),
-            Node::LoopEnd(header) => ctx.order.end_pos[header] = Some(pos as u32),
-        }
-    }
+    find_positions(&mut ctx.order);
     find_innermost(&mut ctx.order);
     Ok(ctx.order)
+}
+
+fn find_positions(order: &mut Order) {
+    for (pos, node) in order.nodes.iter().enumerate() {
+        match *node {
+            Node::Block(block) => order.block_pos[block] = Some(pos as u32),
+            Node::LoopEnd(header) => order.end_pos[header] = Some(pos as u32),
+        }
+    }
 }
 
 fn find_innermost(order: &mut Order) {
@@ -127,23 +193,16 @@ fn find_innermost(order: &mut Order) {
     }
 }
 
-fn reachable(func: &Function, roots: &[Block]) -> Vec<Block> {
+/// The blocks that are reached from some others, in the order of a search.
+pub(crate) fn reachable(func: &Function, roots: &[Block]) -> Vec<Block> {
     let mut seen: SecondaryMap<Block, bool> = SecondaryMap::new();
     let mut work: Vec<Block> = roots.iter().rev().copied().collect();
     let mut out = Vec::new();
     while let Some(block) = work.pop() {
-        if std::mem::replace(&mut seen[block], true) {
-            continue;
+        if !std::mem::replace(&mut seen[block], true) {
+            out.push(block);
+            work.extend(func.successors(block).rev());
         }
-        out.push(block);
-        work.extend(
-            func.blocks[block]
-                .term
-                .targets()
-                .iter()
-                .rev()
-                .map(|call| call.block),
-        );
     }
     out
 }
@@ -179,8 +238,7 @@ impl Ctx<'_> {
     /// Orders `blocks`; `starts` are tried first as roots of the search. Loops can nest as deep as
     /// there are blocks, so the pending parts are kept in a list instead of on the call stack.
     fn all(&mut self, starts: &[Block], blocks: &[Block]) -> Result<(), Spent> {
-        let mut work = Vec::new();
-        self.split(starts, blocks, &mut work)?;
+        let mut work = self.split(starts, blocks)?;
         while let Some(item) = work.pop() {
             let component = match item {
                 Work::Component(component) => component,
@@ -200,19 +258,13 @@ impl Ctx<'_> {
             self.region[header] = 0;
             let rest = component.iter().copied().filter(|&block| block != header);
             let rest: Vec<Block> = rest.collect();
-            let starts = self.successors(header);
-            self.split(&starts, &rest, &mut work)?;
+            work.extend(self.split(&self.successors(header), &rest)?);
         }
         Ok(())
     }
 
-    /// Puts the components of a region on `work`, so that the topologically first is taken first.
-    fn split(
-        &mut self,
-        starts: &[Block],
-        blocks: &[Block],
-        work: &mut Vec<Work>,
-    ) -> Result<(), Spent> {
+    /// The components of a region, the topologically first at the end, where work is taken from.
+    fn split(&mut self, starts: &[Block], blocks: &[Block]) -> Result<Vec<Work>, Spent> {
         self.effort.spend(blocks.len())?;
         self.n_regions += 1;
         for &block in blocks {
@@ -226,17 +278,11 @@ impl Ctx<'_> {
             }
         }
         // They were found in reverse topological order.
-        work.extend(components.into_iter().map(Work::Component));
-        Ok(())
+        Ok(components.into_iter().map(Work::Component).collect())
     }
 
     fn successors(&self, block: Block) -> Vec<Block> {
-        self.func.blocks[block]
-            .term
-            .targets()
-            .iter()
-            .map(|call| call.block)
-            .collect()
+        self.func.successors(block).collect()
     }
 
     /// Tarjan's algorithm with an explicit stack; components of the last region in reverse
@@ -283,14 +329,7 @@ impl Ctx<'_> {
                             self.marks[*parent].low = self.marks[*parent].low.min(low);
                         }
                         if low == self.marks[block].index {
-                            let at = stack
-                                .iter()
-                                .rposition(|&b| b == block)
-                                .expect("a component's root is on the stack");
-                            let component: Vec<Block> = stack.drain(at..).collect();
-                            let members = component.iter();
-                            members.for_each(|&b| self.marks[b].on_stack = false);
-                            out.push(component);
+                            out.push(self.pop_component(&mut stack, block));
                         }
                     }
                 }
@@ -299,15 +338,22 @@ impl Ctx<'_> {
         out
     }
 
+    /// Takes the component with this root off the stack.
+    fn pop_component(&mut self, stack: &mut Vec<Block>, root: Block) -> Vec<Block> {
+        let at = stack.iter().rposition(|&block| block == root);
+        let at = at.expect("a component's root is on the stack");
+        let component = stack.split_off(at);
+        let members = component.iter();
+        members.for_each(|&block| self.marks[block].on_stack = false);
+        component
+    }
+
     /// The first block of the component (in search order) that is entered from outside of it.
     fn header(&self, component: &[Block]) -> Block {
         let place = |block: Block| (self.region[block], self.component[block]);
         let here = place(component[0]);
         let is_entered = |&block: &Block| self.preds[block].iter().any(|&pred| place(pred) != here);
-        component
-            .iter()
-            .copied()
-            .find(is_entered)
-            .unwrap_or(component[0])
+        let mut blocks = component.iter().copied();
+        blocks.find(is_entered).unwrap_or(component[0])
     }
 }

@@ -4,34 +4,24 @@ use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, Function, InstData};
 use ptxjit_passes::analysis::progress::{exit_depends_on, is_own, synchronizes, tells_of_others};
 
+use crate::Order;
 use crate::cost;
-use crate::{Node, Order};
 
 /// For each header of such a loop, what one iteration costs against the budget.
 pub(crate) fn run(func: &Function, order: &Order) -> SecondaryMap<Block, Option<u32>> {
     let mut yields = SecondaryMap::new();
-    for node in &order.nodes {
-        if let Node::LoopEnd(header) = *node {
-            yields[header] = cost(func, order, header);
-        }
+    for header in order.headers() {
+        yields[header] = cost(func, order, header);
     }
     yields
 }
 
 fn cost(func: &Function, order: &Order, header: Block) -> Option<u32> {
-    let range = order.loop_range(header)?;
-    let members: Vec<Block> = order.nodes[range]
-        .iter()
-        .filter_map(|node| match *node {
-            Node::Block(block) => Some(block),
-            Node::LoopEnd(_) => None,
-        })
-        .collect();
+    let members = order.blocks_in(order.loop_range(header)?);
+    let members: Vec<Block> = members.collect();
     let insts = || {
-        members
-            .iter()
-            .flat_map(|&block| func.blocks[block].insts.iter())
-            .map(|&inst| &func.insts[inst].data)
+        let nodes = members.iter().flat_map(|&block| func.insts_in(block));
+        nodes.map(|node| &node.data)
     };
     // A value that a thread has stored to its own memory in the loop may be one that it read from
     // others.
@@ -39,9 +29,6 @@ fn cost(func: &Function, order: &Order, header: Block) -> Option<u32> {
     if !insts().any(tells) || !exit_depends_on(func, &members, tells_of_others) {
         return None;
     }
-    Some(if insts().any(synchronizes) {
-        cost::SPIN_COST
-    } else {
-        1
-    })
+    let disturbs = insts().any(synchronizes);
+    Some(if disturbs { cost::SPIN_COST } else { 1 })
 }

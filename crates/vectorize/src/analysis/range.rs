@@ -17,11 +17,7 @@ fn bounds(func: &Function, facts: PlanFacts, value: Value, depth: u32) -> Option
     let depth = depth.checked_sub(1)?;
     let of = |value: Value| bounds(func, facts, value, depth);
     match *func.def_inst(value)? {
-        InstData::Const { ty, bits } => {
-            let shift = 64 - ty.bits();
-            let signed = ((bits << shift) as i64) >> shift;
-            Some((signed, signed))
-        }
+        InstData::Const { ty, bits } => Some((ty.signed(bits), ty.signed(bits))),
         InstData::Sreg { sreg } => sreg_bounds(facts, sreg),
         InstData::Resize {
             op: ResizeOp::Sext,
@@ -54,17 +50,12 @@ fn bounds(func: &Function, facts: PlanFacts, value: Value, depth: u32) -> Option
 
 /// `a` is `%ctaid.x * %ntid.x` and `b` is `%tid.x`.
 fn is_global_id(func: &Function, a: Value, b: Value) -> bool {
-    let sreg = |value: Value, want: SpecialReg| matches!(func.def_inst(value), Some(&InstData::Sreg { sreg }) if sreg == want);
-    let Some(&InstData::IntBinary {
-        op: IntBinaryOp::Mul,
-        args: [x, y],
-        ..
-    }) = func.def_inst(a)
-    else {
+    let is = |value: Value, sreg| func.def_inst(value) == Some(&InstData::Sreg { sreg });
+    let Some((IntBinaryOp::Mul, _, [x, y])) = func.as_binary(a) else {
         return false;
     };
-    let product = |x, y| sreg(x, SpecialReg::CtaidX) && sreg(y, SpecialReg::NtidX);
-    sreg(b, SpecialReg::TidX) && (product(x, y) || product(y, x))
+    let is_product = |x, y| is(x, SpecialReg::CtaidX) && is(y, SpecialReg::NtidX);
+    is(b, SpecialReg::TidX) && (is_product(x, y) || is_product(y, x))
 }
 
 fn fits(ty: Type, lo: i64, hi: i64) -> bool {
@@ -79,13 +70,8 @@ fn fits(ty: Type, lo: i64, hi: i64) -> bool {
 fn binary(op: IntBinaryOp, a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
     if op == IntBinaryOp::And {
         // A mask that is not negative bounds the result, whatever the other operand is.
-        let hi = [a, b]
-            .into_iter()
-            .flatten()
-            .filter(|&(lo, _)| lo >= 0)
-            .map(|(_, hi)| hi)
-            .min()?;
-        return Some((0, hi));
+        let masks = [a, b].into_iter().flatten().filter(|&(lo, _)| lo >= 0);
+        return Some((0, masks.map(|(_, hi)| hi).min()?));
     }
     let ((alo, ahi), (blo, bhi)) = (a?, b?);
     match op {
@@ -117,10 +103,9 @@ fn binary(op: IntBinaryOp, a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Opti
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "others have no known range")]
 fn sreg_bounds(facts: PlanFacts, sreg: SpecialReg) -> Option<(i64, i64)> {
-    let ctaid = if facts.small_ctaid {
-        0xffff
-    } else {
-        i64::from(i32::MAX) - 1
+    let ctaid = match facts.small_ctaid {
+        true => 0xffff,
+        false => i64::from(i32::MAX) - 1,
     };
     Some(match sreg {
         SpecialReg::TidX | SpecialReg::TidY => (0, 1023),

@@ -31,95 +31,93 @@ pub(crate) fn run(
     is_strip_mined: &dyn Fn(Block) -> bool,
 ) -> Reconvergence {
     let n = order.nodes.len();
-    let mut targets: Vec<Vec<usize>> = Vec::with_capacity(n);
+    let targets: Vec<_> = (0..n).map(|pos| order.targets(func, pos)).collect();
     let mut first_pred = vec![usize::MAX; n];
-    for (pos, node) in order.nodes.iter().enumerate() {
-        let found: Vec<usize> = match *node {
-            Node::Block(block) => {
-                let calls = func.blocks[block].term.targets();
-                calls
-                    .iter()
-                    .map(|call| order.target(pos, call.block))
-                    .collect()
-            }
-            Node::LoopEnd(_) => Vec::new(),
-        };
-        for &target in &found {
-            first_pred[target] = first_pred[target].min(pos);
-        }
-        targets.push(found);
+    for (pos, targets) in targets.iter().enumerate().rev() {
+        targets.iter().for_each(|&target| first_pred[target] = pos);
     }
-    let mut out = Reconvergence {
-        straight: vec![None; n],
-        over_strip_mined: vec![None; n],
+    let finder = Finder {
+        func,
+        order,
+        stops,
+        is_strip_mined,
+        targets,
+        first_pred,
     };
-    for start in 0..n {
-        if let Some((join, has_strip_mined)) = join_of(
-            func,
-            order,
-            stops,
-            is_strip_mined,
-            &targets,
-            &first_pred,
-            start,
-        ) {
-            let reconvergence = match has_strip_mined {
-                true => &mut out.over_strip_mined,
-                false => &mut out.straight,
-            };
-            reconvergence[join] = reconvergence[join].or(Some(start));
-        }
-    }
-    out
+    finder.run()
 }
 
-/// The first node at which the lanes of `start` reconverge, and whether strip-mined loops lie
-/// between the two.
-fn join_of(
-    func: &Function,
-    order: &Order,
-    stops: &dyn Fn(Block) -> bool,
-    is_strip_mined: &dyn Fn(Block) -> bool,
-    targets: &[Vec<usize>],
-    first_pred: &[usize],
-    start: usize,
-) -> Option<(usize, bool)> {
-    let mut has_strip_mined = false;
-    // The last node that edges and open loops reach.
-    let mut reach = start;
-    for pos in start..order.nodes.len() {
-        // Lanes may arrive here from before the interval, or from the runtime.
-        if pos > start && !(start..pos).contains(&first_pred[pos]) {
-            return None;
-        }
-        if pos > start && pos == reach {
-            return Some((pos, has_strip_mined));
-        }
-        match order.nodes[pos] {
-            Node::Block(block) => {
-                let ends = matches!(
-                    func.blocks[block].term,
-                    Terminator::Ret(_) | Terminator::Exit | Terminator::Dispatch(_)
-                );
-                if ends || (pos > start && stops(block) && !is_strip_mined(block)) {
-                    return None;
-                }
-                has_strip_mined |= pos > start && is_strip_mined(block);
-                if let Some(end) = order.end_pos[block].filter(|_| pos > start) {
-                    reach = reach.max(end as usize + 1);
-                }
-            }
-            Node::LoopEnd(header) => {
-                let begin = order.block_pos[header]? as usize;
-                if begin <= start {
-                    return None;
-                }
+struct Finder<'a> {
+    func: &'a Function,
+    order: &'a Order,
+    stops: &'a dyn Fn(Block) -> bool,
+    is_strip_mined: &'a dyn Fn(Block) -> bool,
+    /// The nodes that each node leads to, loop ends aside.
+    targets: Vec<Vec<usize>>,
+    /// The first node that leads to each node.
+    first_pred: Vec<usize>,
+}
+
+impl Finder<'_> {
+    fn run(&self) -> Reconvergence {
+        let n = self.order.nodes.len();
+        let mut out = Reconvergence {
+            straight: vec![None; n],
+            over_strip_mined: vec![None; n],
+        };
+        for start in 0..n {
+            if let Some((join, has_strip_mined)) = self.join_of(start) {
+                let reconvergence = match has_strip_mined {
+                    true => &mut out.over_strip_mined,
+                    false => &mut out.straight,
+                };
+                reconvergence[join] = reconvergence[join].or(Some(start));
             }
         }
-        reach = targets[pos].iter().copied().fold(reach, usize::max);
-        if reach == pos {
-            return None;
-        }
+        out
     }
-    None
+
+    /// The first node at which the lanes of `start` reconverge, and whether strip-mined loops lie
+    /// between the two.
+    fn join_of(&self, start: usize) -> Option<(usize, bool)> {
+        let mut has_strip_mined = false;
+        // The last node that edges and open loops reach.
+        let mut reach = start;
+        for pos in start..self.order.nodes.len() {
+            // Lanes may arrive here from before the interval, or from the runtime.
+            if pos > start && !(start..pos).contains(&self.first_pred[pos]) {
+                return None;
+            }
+            if pos > start && pos == reach {
+                return Some((pos, has_strip_mined));
+            }
+            match self.order.nodes[pos] {
+                Node::Block(block) if self.ends_at(block) => return None,
+                Node::Block(block) if pos > start => {
+                    let is_strip_mined = (self.is_strip_mined)(block);
+                    if !is_strip_mined && (self.stops)(block) {
+                        return None;
+                    }
+                    has_strip_mined |= is_strip_mined;
+                    let end = self.order.end_pos[block];
+                    reach = end.map_or(reach, |end| reach.max(end as usize + 1));
+                }
+                Node::LoopEnd(header) if self.order.pos(header) <= start => return None,
+                Node::Block(_) | Node::LoopEnd(_) => {}
+            }
+            reach = self.targets[pos].iter().copied().fold(reach, usize::max);
+            if reach == pos {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Whether lanes end at a block, or go on where the runtime tells.
+    fn ends_at(&self, block: Block) -> bool {
+        matches!(
+            self.func.blocks[block].term,
+            Terminator::Ret(_) | Terminator::Exit | Terminator::Dispatch(_)
+        )
+    }
 }

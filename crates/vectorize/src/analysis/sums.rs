@@ -33,7 +33,7 @@ impl Sum {
         reason = "what others compute is a term"
     )]
     fn add(&mut self, func: &Function, value: Value, factor: i64, steps: u32) {
-        if let Some(number) = signed_const(func, value) {
+        if let Some(number) = func.as_signed(value) {
             self.constant = self.constant.wrapping_add(number.wrapping_mul(factor));
             return;
         }
@@ -43,7 +43,7 @@ impl Sum {
             return;
         };
         match *inst {
-            InstData::IntBinary { op, args, .. } => match (op, signed_const(func, args[1])) {
+            InstData::IntBinary { op, args, .. } => match (op, func.as_signed(args[1])) {
                 (IntBinaryOp::Add, _) => {
                     self.add(func, args[0], factor, steps - 1);
                     self.add(func, args[1], factor, steps - 1);
@@ -66,10 +66,4 @@ impl Sum {
             _ => self.terms.push((value, factor)),
         }
     }
-}
-
-fn signed_const(func: &Function, value: Value) -> Option<i64> {
-    let unused = 64 - func.ty(value).bits();
-    let bits = func.as_const(value)?;
-    Some((bits << unused) as i64 >> unused)
 }

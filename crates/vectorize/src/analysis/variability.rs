@@ -51,17 +51,13 @@ impl MayWrap {
 
     pub(crate) fn scaled(self, factor: i64) -> Option<MayWrap> {
         let scale = self.scale.checked_mul(factor)?;
-        (1..=MayWrap::MAX_SCALE)
-            .contains(&scale)
-            .then_some(MayWrap { scale, ..self })
+        let fits = (1..=MayWrap::MAX_SCALE).contains(&scale);
+        fits.then_some(MayWrap { scale, ..self })
     }
 
     pub(crate) fn plus(self, is_small: bool) -> MayWrap {
-        let sums_left = if is_small {
-            self.sums_left.saturating_sub(1)
-        } else {
-            0
-        };
+        let left = self.sums_left.saturating_sub(1);
+        let sums_left = if is_small { left } else { 0 };
         MayWrap { sums_left, ..self }
     }
 
@@ -82,12 +78,65 @@ impl MayWrap {
 struct Incomparable;
 
 impl Variability {
+    /// Affine, and not from an index that may have wrapped.
+    pub(crate) fn affine(stride: i64, align: u8) -> Variability {
+        Variability::Affine {
+            stride,
+            align,
+            may_wrap: None,
+        }
+    }
+
     /// What is known of the index, if it may have wrapped.
     pub fn may_wrap(self) -> Option<MayWrap> {
         match self {
             Variability::Affine { may_wrap, .. } => may_wrap,
             Variability::Uniform | Variability::Varying => None,
         }
+    }
+
+    /// The stride of an affine value.
+    pub fn stride(self) -> Option<i64> {
+        match self {
+            Variability::Affine { stride, .. } => Some(stride),
+            Variability::Uniform | Variability::Varying => None,
+        }
+    }
+
+    /// The stride of an affine value that holds for all lanes, since no index may have wrapped.
+    pub fn exact_stride(self) -> Option<i64> {
+        self.stride().filter(|_| self.may_wrap().is_none())
+    }
+
+    /// The variability of the value plus an unknown number that is the same for all lanes.
+    pub(crate) fn moved(mut self) -> Variability {
+        if let Variability::Affine { may_wrap, .. } = &mut self {
+            *may_wrap = may_wrap.map(|may_wrap| may_wrap.plus(false));
+        }
+        self
+    }
+
+    /// The variability of the value times a constant.
+    pub(crate) fn scaled(self, factor: i64) -> Variability {
+        let Variability::Affine { stride, align, .. } = self else {
+            return self;
+        };
+        let scaled = self.may_wrap().map(|may_wrap| may_wrap.scaled(factor));
+        if scaled == Some(None) {
+            return Variability::Varying;
+        }
+        Variability::Affine {
+            stride: stride.wrapping_mul(factor),
+            align: (align + factor.trailing_zeros() as u8).min(31),
+            may_wrap: scaled.flatten(),
+        }
+    }
+
+    /// Whether the value stems from an index that may have wrapped, and its bits do not show
+    /// whether it has.
+    pub(crate) fn hides_wrap(self) -> bool {
+        let may_wrap = self.may_wrap();
+        may_wrap.is_some_and(|may_wrap| may_wrap.sums_left == 0)
     }
 }
 
@@ -131,24 +180,5 @@ pub(crate) fn join(a: Variability, b: Variability) -> Variability {
             })
         }
         _ => Variability::Varying,
-    }
-}
-
-/// The variability of an affine value times a constant.
-pub(crate) fn scaled(
-    stride: i64,
-    align: u8,
-    may_wrap: Option<MayWrap>,
-    factor: i64,
-) -> Variability {
-    let may_wrap = match may_wrap.map(|may_wrap| may_wrap.scaled(factor)) {
-        None => None,
-        Some(None) => return Variability::Varying,
-        Some(may_wrap) => may_wrap,
-    };
-    Variability::Affine {
-        stride: stride.wrapping_mul(factor),
-        align: (align + factor.trailing_zeros() as u8).min(31),
-        may_wrap,
     }
 }

@@ -5,25 +5,22 @@
 //! instruction between the two may access the place, the first becomes part of the second.
 
 use ptxjit_ir::{
-    Access, Block, DeviceOp, Effect, Function, Inst, InstData, IntBinaryOp, MemSem, Space, Type,
-    Value,
+    Block, DeviceOp, Effect, Function, Inst, InstData, IntBinaryOp, MemSem, Space, Type, Value,
 };
 
 use crate::analysis::divergence::Divergence;
-use crate::analysis::variability::Variability;
 use crate::cost;
 
 /// Merges the stores of each group; returns the merged stores.
 pub(crate) fn run(func: &mut Function, optimistic: &Divergence) -> Vec<Inst> {
     let mut merged = Vec::new();
-    let blocks: Vec<Block> = func.blocks.keys().collect();
-    for block in blocks {
+    for block in func.blocks.keys().collect::<Vec<_>>() {
         let mut at = 0;
         while at < func.blocks[block].insts.len() {
-            match store_group(func, optimistic, block, at) {
-                Some(store_group) => {
-                    merge(func, block, &store_group);
-                    merged.push(store_group.last);
+            match group(func, optimistic, block, at) {
+                Some(group) => {
+                    merge(func, block, &group);
+                    merged.push(group.last);
                 }
                 None => at += 1,
             }
@@ -61,6 +58,17 @@ impl Place {
 struct Word {
     inst: Inst,
     place: Place,
+    ty: Type,
+    /// The number of such stores that fill the gaps between those of the lanes.
+    n_words: i64,
+}
+
+impl Word {
+    /// Whether two stores can be of one group.
+    fn is_beside(&self, other: &Word) -> bool {
+        let kind = |word: &Word| (word.ty, word.n_words, word.place.space, word.place.root);
+        kind(self) == kind(other)
+    }
 }
 
 /// The stores of a group, in the order of their places, and which of them stands last.
@@ -70,46 +78,35 @@ struct StoreGroup {
 }
 
 /// The group whose first store in the block is at a position.
-fn store_group(
-    func: &Function,
-    optimistic: &Divergence,
-    block: Block,
-    at: usize,
-) -> Option<StoreGroup> {
+fn group(func: &Function, optimistic: &Divergence, block: Block, at: usize) -> Option<StoreGroup> {
     let insts = &func.blocks[block].insts;
-    let (first, ty, n_words) = word(func, optimistic, insts[at])?;
+    let first = word(func, optimistic, insts[at])?;
     let mut words = vec![first];
     for &inst in insts[at + 1..].iter().take(cost::MOST_BETWEEN) {
-        let next = word(func, optimistic, inst).filter(|(word, ty_of_next, n_of_next)| {
-            let alike = (*ty_of_next, *n_of_next) == (ty, n_words);
-            let place = &word.place;
-            alike && (place.space, place.root) == (first.place.space, first.place.root)
-        });
         if words.iter().any(|word| may_meet(func, inst, &word.place)) {
             return None;
         }
-        let Some((next, ..)) = next else {
+        let next = word(func, optimistic, inst);
+        let Some(next) = next.filter(|next| next.is_beside(&first)) else {
             continue;
         };
         words.push(next);
         words.sort_by_key(|word| word.place.from);
         let lowest = words[0].place;
         let reach = words[words.len() - 1].place.from - lowest.from;
-        if reach >= lowest.bytes * n_words {
+        if reach >= lowest.bytes * first.n_words {
             return None;
         }
-        if words.len() as i64 == n_words {
+        if words.len() as i64 == first.n_words {
             return Some(StoreGroup { words, last: inst });
         }
     }
     None
 }
 
-/// A store of a word with a stride of two or four words, with its type and the number of such
-/// stores that fill the gaps.
-fn word(func: &Function, optimistic: &Divergence, inst: Inst) -> Option<(Word, Type, i64)> {
+/// A store of a word with a stride of two or four words.
+fn word(func: &Function, optimistic: &Divergence, inst: Inst) -> Option<Word> {
     let InstData::Store {
-        space,
         sem: MemSem::Weak,
         ty,
         addr,
@@ -119,16 +116,18 @@ fn word(func: &Function, optimistic: &Divergence, inst: Inst) -> Option<(Word, T
     else {
         return None;
     };
-    let Some(Variability::Affine { stride, .. }) = optimistic.variability[addr] else {
-        return None;
-    };
+    let stride = optimistic.variability(addr).stride()?;
     let bytes = i64::from(ty.bytes());
     let n_words = stride / bytes;
     let fills_vectors = matches!((ty, n_words), (Type::B32, 2 | 4) | (Type::B64, 2));
-    let place =
-        place(func, inst).filter(|_| args.len() == 1 && fills_vectors && stride % bytes == 0)?;
-    debug_assert_eq!(place.space, space);
-    Some((Word { inst, place }, ty, n_words))
+    let is_word = args.len() == 1 && fills_vectors && stride % bytes == 0;
+    let place = place(func, inst).filter(|_| is_word)?;
+    Some(Word {
+        inst,
+        place,
+        ty,
+        n_words,
+    })
 }
 
 /// Whether an instruction may access a place, or let other threads observe it.
@@ -152,55 +151,40 @@ fn may_meet(func: &Function, inst: Inst, place: &Place) -> bool {
 
 /// What a load or store accesses.
 fn place(func: &Function, inst: Inst) -> Option<Place> {
-    let Access {
-        space,
-        addr,
-        offset,
-        bytes,
-    } = func.insts[inst].data.access()?;
-    let (root, distance) = from_root(func, addr);
+    let access = func.insts[inst].data.access()?;
+    let (root, distance) = from_root(func, access.addr);
     Some(Place {
-        space,
+        space: access.space,
         root,
-        from: distance.wrapping_add(i64::from(offset)),
-        bytes: i64::from(bytes),
+        from: distance.wrapping_add(access.offset.into()),
+        bytes: access.bytes.into(),
     })
 }
 
 /// The value from which an address differs by a constant, and that constant.
 pub(crate) fn from_root(func: &Function, addr: Value) -> (Value, i64) {
-    match func.def_inst(addr) {
-        Some(&InstData::IntBinary {
-            op: IntBinaryOp::Add,
-            ty: Type::B64,
-            args: [a, b],
-            ..
-        }) if func.as_const(b).is_some() => {
-            let (root, distance) = from_root(func, a);
-            let more = func.as_const(b).map_or(0, |bits| bits as i64);
-            (root, distance.wrapping_add(more))
-        }
-        _ => (addr, 0),
+    if let Some((IntBinaryOp::Add, Type::B64, [a, b])) = func.as_binary(addr)
+        && let Some(bits) = func.as_const(b)
+    {
+        let (root, distance) = from_root(func, a);
+        return (root, distance.wrapping_add(bits as i64));
     }
+    (addr, 0)
 }
 
 /// Makes the last store one of the whole group, and removes the others.
-fn merge(func: &mut Function, block: Block, store_group: &StoreGroup) {
-    let values = store_group.words.iter().map(|word| {
-        if let InstData::Store { args, .. } = &func.insts[word.inst].data {
-            args[0]
-        } else {
-            unreachable!("rows are made of stores")
+fn merge(func: &mut Function, block: Block, group: &StoreGroup) {
+    let stores: Vec<Inst> = group.words.iter().map(|word| word.inst).collect();
+    let mut whole = func.insts[stores[0]].data.clone();
+    if let InstData::Store { args: all, .. } = &mut whole {
+        all.clear();
+        for &store in &stores {
+            if let InstData::Store { args, .. } = &func.insts[store].data {
+                all.extend_from_slice(args);
+            }
         }
-    });
-    let values = values.collect();
-    let mut whole = func.insts[store_group.words[0].inst].data.clone();
-    if let InstData::Store { args, .. } = &mut whole {
-        *args = values;
     }
-    func.insts[store_group.last].data = whole;
-    let is_part = |inst: &Inst| store_group.words.iter().any(|word| word.inst == *inst);
-    func.blocks[block]
-        .insts
-        .retain(|inst| *inst == store_group.last || !is_part(inst));
+    func.insts[group.last].data = whole;
+    let insts = &mut func.blocks[block].insts;
+    insts.retain(|inst| *inst == group.last || !stores.contains(inst));
 }

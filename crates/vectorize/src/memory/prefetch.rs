@@ -21,13 +21,13 @@
 use std::cell::OnceCell;
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Effect, Function, Inst, InstData, Space, Type, Value, ValueDef};
+use ptxjit_ir::{Block, Effect, Function, Inst, InstData, InstNode, Space, Type, Value};
 use rustc_hash::FxHashMap;
 
 use crate::analysis::divergence::Divergence;
 use crate::analysis::evolution::{CtaSteps, Loop, Step, Steps};
 use crate::analysis::grid::Ctas;
-use crate::analysis::order::{Node, Order};
+use crate::analysis::order::Order;
 use crate::analysis::sums::Sum;
 use crate::analysis::variability::Variability;
 use crate::cost;
@@ -47,14 +47,8 @@ pub(crate) fn run(
     let mut found = Vec::new();
     let mut near: Vec<Hint> = for_next_cta(func, order, waits, divergence);
     let preds = predecessors(func);
-    for node in &order.nodes {
-        let Node::LoopEnd(header) = *node else {
-            continue;
-        };
-        let Some(around) = Loop::new(order, header) else {
-            continue;
-        };
-        if strip_mine[header].is_some() && near.len() < cost::MOST_HINTS {
+    for around in order.headers().filter_map(|it| Loop::new(order, it)) {
+        if strip_mine[around.header].is_some() && near.len() < cost::MOST_HINTS {
             let ctas = ctas.get_or_init(|| Ctas::new(func, order));
             near.extend(for_next_gang(func, ctas, &around, divergence));
         }
@@ -67,26 +61,38 @@ pub(crate) fn run(
             found.extend(hints.into_iter().map(|hint| (before, hint)));
         }
     }
-    let mut emitted: Vec<(Block, Step, Value)> = Vec::new();
+    let mut emitted = Emitted::default();
     for (before, hint) in &found {
-        let known = emitted
-            .iter()
-            .find(|(block, other, _)| block == before && *other == hint.step);
-        let value = match known {
-            Some(&(_, _, value)) => value,
-            None => {
-                let value = hint.step.emit(func, *before, Type::B64);
-                emitted.push((*before, hint.step.clone(), value));
-                value
-            }
-        };
+        let value = emitted.step(func, *before, &hint.step);
         hint.emit(func, value);
     }
-    let mut of_cta = Vec::new();
+    let mut of_cta = Emitted::default();
     for hint in &near {
         hint.emit_with_step(func, &mut of_cta);
     }
     found.len() + near.len()
+}
+
+/// Steps that are computed at the ends of blocks.
+#[derive(Default)]
+struct Emitted(Vec<(Block, Step, Value)>);
+
+impl Emitted {
+    /// Whether a step is computed anywhere.
+    fn has(&self, step: &Step) -> bool {
+        self.0.iter().any(|(_, other, _)| other == step)
+    }
+
+    /// The value of a step, which is computed once in each block.
+    fn step(&mut self, func: &mut Function, block: Block, step: &Step) -> Value {
+        let mut known = self.0.iter();
+        if let Some(&(.., value)) = known.find(|(at, other, _)| *at == block && other == step) {
+            return value;
+        }
+        let value = step.emit(func, block, Type::B64);
+        self.0.push((block, step.clone(), value));
+        value
+    }
 }
 
 fn for_next_cta(
@@ -99,21 +105,17 @@ fn for_next_cta(
     let mut near = Near::default();
     let steps = CtaSteps::new(func);
     let filling = fills(func, order, waits);
-    for node in &order.nodes {
-        let Node::Block(block) = *node else {
-            continue;
-        };
+    let is_asked = |&block: &Block| {
         let around = order.innermost(block);
-        if around.is_some_and(|header| !filling.contains(&header)) {
-            continue;
-        }
+        around.is_none_or(|header| filling.contains(&header))
+    };
+    for block in order.blocks().filter(is_asked) {
         for &inst in &func.blocks[block].insts {
-            let Some(access) = access(func, divergence, inst) else {
+            let is_large =
+                |access: &Access| access.size * divergence.gang >= cost::LEAST_PREFETCHED;
+            let Some(access) = access(func, divergence, inst).filter(is_large) else {
                 continue;
             };
-            if access.size * divergence.gang < cost::LEAST_PREFETCHED {
-                continue;
-            }
             let place = near.place(func, &access);
             if let Some((idx, distance)) = near.find(place) {
                 hints[idx].access.include(&access, distance);
@@ -135,10 +137,8 @@ fn for_next_cta(
 /// The headers of loops, in no other loop, that bring memory to shared variables: a CTA takes no
 /// more than fits there.
 fn fills(func: &Function, order: &Order, waits: &SecondaryMap<Block, bool>) -> Vec<Block> {
-    let loops = order.nodes.iter().filter_map(|node| match *node {
-        Node::LoopEnd(header) => Loop::new(order, header),
-        Node::Block(_) => None,
-    });
+    let loops = order.headers();
+    let loops = loops.filter_map(|header| Loop::new(order, header));
     let loops: Vec<Loop<'_>> = loops.collect();
     let is_outermost = |around: &&Loop<'_>| {
         let mut others = loops.iter().filter(|other| other.header != around.header);
@@ -146,10 +146,7 @@ fn fills(func: &Function, order: &Order, waits: &SecondaryMap<Block, bool>) -> V
     };
     let fills = |around: &&Loop<'_>| {
         let stored = |space: Space| {
-            let blocks = around.members.iter();
-            let mut insts = blocks.flat_map(|&block| &func.blocks[block].insts);
-            insts.any(|&inst| {
-                let data = &func.insts[inst].data;
+            around.insts(func).any(|InstNode { data, .. }| {
                 let access = data.access().filter(|_| data.effect() == Effect::Write);
                 access.is_some_and(|access| access.space == space)
             })
@@ -254,9 +251,7 @@ impl Access {
 /// An access of lanes that are near to each other.
 fn access(func: &Function, divergence: &Divergence, inst: Inst) -> Option<Access> {
     let access = global_access(func, inst)?;
-    let Some(Variability::Affine { stride, .. }) = divergence.variability[access.addr] else {
-        return None;
-    };
+    let stride = divergence.variability(access.addr).stride()?;
     let is_near = stride.unsigned_abs() <= cost::NEAR_LANES;
     is_near.then_some(Access { stride, ..access })
 }
@@ -267,23 +262,19 @@ fn scattered_load(func: &Function, divergence: &Divergence, inst: Inst) -> Optio
         return None;
     }
     let access = global_access(func, inst)?;
-    let is_scattered = divergence.variability[access.addr] == Some(Variability::Varying);
+    let is_scattered = divergence.is_varying(access.addr);
     (is_scattered && access.size >= cost::LEAST_PREFETCHED_OF_LANE).then_some(access)
 }
 
 /// An access of global memory, without its stride.
 fn global_access(func: &Function, inst: Inst) -> Option<Access> {
-    let ptxjit_ir::Access {
-        space,
-        addr,
-        offset,
-        bytes: size,
-    } = func.insts[inst].data.access()?;
-    (space == Space::Global && func.ty(addr) == Type::B64).then_some(Access {
-        addr,
-        offset,
-        first: offset.into(),
-        size,
+    let access = func.insts[inst].data.access()?;
+    let is_global = access.space == Space::Global && func.ty(access.addr) == Type::B64;
+    is_global.then_some(Access {
+        addr: access.addr,
+        offset: access.offset,
+        first: access.offset.into(),
+        size: access.bytes,
         stride: 0,
     })
 }
@@ -318,39 +309,37 @@ impl Hint {
 
     /// Inserts the hint behind the access, and behind the store that takes what a load gives.
     fn emit(&self, func: &mut Function, step: Value) {
-        let Access {
-            addr, offset, size, ..
-        } = self.access;
         let data = InstData::Prefetch {
-            addr,
+            addr: self.access.addr,
             step,
-            offset,
-            size,
+            offset: self.access.offset,
+            size: self.access.size,
         };
-        let loc = func.insts[self.inst].loc;
+        let InstNode { loc, results, .. } = func.insts[self.inst].clone();
         let hint = func.make_inst(data, &[], loc);
-        let insts = &func.blocks[self.block].insts;
-        let at = insts.iter().position(|&inst| inst == self.inst);
-        let after = at.expect("it is there") + 1;
-        let results = &func.insts[self.inst].results;
-        let stores_results = |&&next: &&Inst| matches!(&func.insts[next].data, InstData::Store { args, .. } if args[..] == results[..]);
-        let n_stores = usize::from(insts.get(after).filter(stores_results).is_some());
-        func.blocks[self.block].insts.insert(after + n_stores, hint);
+        let after = self.position(func) + 1;
+        let next = func.insts_in(self.block).nth(after);
+        let is_stored = next.is_some_and(
+            |next| matches!(&next.data, InstData::Store { args, .. } if args[..] == results[..]),
+        );
+        let at = after + usize::from(is_stored);
+        func.blocks[self.block].insts.insert(at, hint);
+    }
+
+    /// The place of the access in its block.
+    fn position(&self, func: &Function) -> usize {
+        let mut insts = func.blocks[self.block].insts.iter();
+        let at = insts.position(|&inst| inst == self.inst);
+        at.expect("it is there")
     }
 
     /// Inserts the hint behind the access. What of its step is the same in all of a CTA is computed
     /// in the function's first block, once for all hints of that step; other steps before the
     /// access.
-    fn emit_with_step(&self, func: &mut Function, of_cta: &mut Vec<(Step, Value)>) {
-        let known = of_cta.iter().find(|(step, _)| *step == self.step);
-        let step = match known {
-            Some(&(_, value)) => value,
-            None if self.is_known_at_entry(func) => {
-                let value = self.step.emit(func, func.entry, Type::B64);
-                of_cta.push((self.step.clone(), value));
-                value
-            }
-            None => self.emit_step_before(func),
+    fn emit_with_step(&self, func: &mut Function, of_cta: &mut Emitted) {
+        let step = match self.is_known_at_entry(func) || of_cta.has(&self.step) {
+            true => of_cta.step(func, func.entry, &self.step),
+            false => self.emit_step_before(func),
         };
         self.emit(func, step);
     }
@@ -358,21 +347,16 @@ impl Hint {
     /// Whether the values of the step are computed in the function's first block.
     fn is_known_at_entry(&self, func: &Function) -> bool {
         let first = &func.blocks[func.entry].insts;
-        self.block != func.entry
-            && self.step.all(&|value| match func.values[value].def {
-                ValueDef::Result(inst, _) => first.contains(&inst),
-                ValueDef::Param(..) => false,
-            })
+        let is_first = |value| func.maker(value).is_some_and(|inst| first.contains(&inst));
+        self.block != func.entry && self.step.all(&is_first)
     }
 
     fn emit_step_before(&self, func: &mut Function) -> Value {
-        let n_insts = func.blocks[self.block].insts.len();
-        let step = self.step.emit(func, self.block, Type::B64);
+        let at = self.position(func);
         let insts = &mut func.blocks[self.block].insts;
-        let added = insts.split_off(n_insts);
-        let at = insts.iter().position(|&inst| inst == self.inst);
-        let at = at.expect("it is there");
-        insts.splice(at..at, added);
+        let behind = insts.split_off(at);
+        let step = self.step.emit(func, self.block, Type::B64);
+        func.blocks[self.block].insts.extend(behind);
         step
     }
 }
@@ -380,18 +364,15 @@ impl Hint {
 fn hints(func: &Function, order: &Order, around: &Loop<'_>, divergence: &Divergence) -> Vec<Hint> {
     let steps = Steps::new(func, around);
     let mut hints = Vec::new();
-    for &block in &around.members {
-        if order.innermost(block) != Some(around.header) {
-            continue;
-        }
+    let members = around.members.iter();
+    let own = members.filter(|&&block| order.innermost(block) == Some(around.header));
+    for &block in own {
         for &inst in &func.blocks[block].insts {
-            let access =
-                access(func, divergence, inst).or_else(|| scattered_load(func, divergence, inst));
-            let Some(access) = access else {
-                continue;
-            };
-            let step = steps.of(access.addr);
-            hints.extend(Hint::new(divergence, (block, inst), access, step));
+            let access = access(func, divergence, inst);
+            if let Some(access) = access.or_else(|| scattered_load(func, divergence, inst)) {
+                let step = steps.of(access.addr);
+                hints.extend(Hint::new(divergence, (block, inst), access, step));
+            }
         }
     }
     hints
@@ -419,12 +400,8 @@ fn entered_from(
         }
     }
     let before = before?;
-    let targets = func.blocks[before].term.targets();
-    let n_edges = targets.iter().filter(|call| call.block == around.header);
-    let header_at = order.block_pos[around.header]? as usize;
-    let leaves = order
-        .innermost(before)
-        .and_then(|header| order.loop_range(header))
-        .is_some_and(|range| !range.contains(&header_at));
-    (n_edges.count() == 1 && !leaves).then_some(before)
+    let edges = func.successors(before).filter(|&to| to == around.header);
+    let outer = order.enclosing(before);
+    let leaves = outer.is_some_and(|range| !order.is_in(&range, around.header));
+    (edges.count() == 1 && !leaves).then_some(before)
 }

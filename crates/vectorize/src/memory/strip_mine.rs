@@ -14,8 +14,7 @@ use ptxjit_ir::{Block, Class, Function, Space, Type, Value};
 use crate::analysis::divergence::Divergence;
 use crate::analysis::evolution::{Loop, Step, Steps};
 use crate::analysis::grid::Ctas;
-use crate::analysis::order::{Node, Order};
-use crate::analysis::variability::Variability;
+use crate::analysis::order::Order;
 use crate::cost;
 use crate::memory::merge_stores;
 
@@ -30,10 +29,8 @@ pub(crate) fn run(
     if optimistic.gang == 1 {
         return out;
     }
-    for node in &order.nodes {
-        if let Node::LoopEnd(header) = *node {
-            out[header] = strip_mine(func, order, waits, (optimistic, ctas), header);
-        }
+    for header in order.headers() {
+        out[header] = strip_mine(func, order, waits, (optimistic, ctas), header);
     }
     out
 }
@@ -49,13 +46,7 @@ fn strip_mine(
     if around.has_inner || around.members.iter().any(|&block| waits[block]) {
         return None;
     }
-    let held = func.blocks[header]
-        .params
-        .iter()
-        .filter(|&&param| optimistic.variability[param] == Some(Variability::Varying))
-        .map(|&param| if func.ty(param) == Type::B64 { 2 } else { 1 })
-        .sum::<usize>();
-    if held > cost::MOST_HELD {
+    if held(func, optimistic, header) > cost::MOST_HELD {
         return None;
     }
     let accesses = contiguous_accesses(func, &around, optimistic)?;
@@ -75,6 +66,14 @@ fn strip_mine(
     Some((cost::PLACES_PER_STRIP / places.count() as u32).max(1))
 }
 
+/// How many vectors the parameters of a header take.
+fn held(func: &Function, optimistic: &Divergence, header: Block) -> usize {
+    let params = func.blocks[header].params.iter();
+    let varying = params.filter(|&&param| optimistic.is_varying(param));
+    let is_wide = varying.map(|&param| func.ty(param) == Type::B64);
+    is_wide.map(|is_wide| 1 + usize::from(is_wide)).sum()
+}
+
 /// The accesses of a loop that move with its iterations; none if it calls a function.
 fn contiguous_accesses(
     func: &Function,
@@ -82,35 +81,26 @@ fn contiguous_accesses(
     optimistic: &Divergence,
 ) -> Option<Vec<Access>> {
     let steps = Steps::new(func, around);
-    let mut accesses = Vec::new();
-    let insts = around
-        .members
-        .iter()
-        .flat_map(|&block| &func.blocks[block].insts);
-    for &inst in insts {
-        let data = &func.insts[inst].data;
-        if data.class() == Class::Call {
-            return None;
-        }
-        let is_global = |it: &ptxjit_ir::Access| matches!(it.space, Space::Global | Space::Generic);
-        let Some(addr) = data.access().filter(is_global).map(|it| it.addr) else {
-            continue;
-        };
-        let Some(Variability::Affine { stride, .. }) = optimistic.variability[addr] else {
-            continue;
-        };
-        let stride = stride.unsigned_abs();
-        if let Some(step) = steps.of(addr).filter(|_| stride <= cost::NEAR_LANES) {
-            let (root, offset) = merge_stores::from_root(func, addr);
-            accesses.push(Access {
-                root,
-                offset,
-                step,
-                bytes: stride * u64::from(optimistic.gang),
-            });
-        }
+    let mut insts = around.insts(func);
+    if insts.any(|node| node.data.class() == Class::Call) {
+        return None;
     }
-    Some(accesses)
+    let is_global = |it: &ptxjit_ir::Access| matches!(it.space, Space::Global | Space::Generic);
+    let accesses = around
+        .insts(func)
+        .filter_map(|node| node.data.access().filter(is_global));
+    let accesses = accesses.filter_map(|ptxjit_ir::Access { addr, .. }| {
+        let stride = optimistic.variability(addr).stride()?.unsigned_abs();
+        let step = steps.of(addr).filter(|_| stride <= cost::NEAR_LANES)?;
+        let (root, offset) = merge_stores::from_root(func, addr);
+        Some(Access {
+            root,
+            offset,
+            step,
+            bytes: stride * u64::from(optimistic.gang),
+        })
+    });
+    Some(accesses.collect())
 }
 
 /// A contiguous access of neighboring lanes in one iteration.
@@ -143,9 +133,8 @@ impl Access {
         let Step::Const(distance) = self.step else {
             return true;
         };
-        let near = all
-            .iter()
-            .filter(|other| other.root == self.root && other.step == self.step);
+        let is_near = |other: &&Access| other.root == self.root && other.step == self.step;
+        let near = all.iter().filter(is_near);
         let covered: u64 = near.map(|other| other.bytes).sum();
         distance.unsigned_abs() >= cost::FAR_STEP && covered < distance.unsigned_abs()
     }

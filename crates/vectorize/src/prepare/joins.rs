@@ -19,7 +19,6 @@ use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{Block, BlockCall, Function, Terminator};
 use ptxjit_passes::analysis::dominators::DomTree;
 use ptxjit_passes::analysis::{cfg, dominators};
-use smallvec::SmallVec;
 
 use crate::cost;
 
@@ -27,11 +26,9 @@ use crate::cost;
 pub(crate) fn run(func: &mut Function, waits: &SecondaryMap<Block, bool>) {
     for _ in 0..cost::MOST_NESTED_JOINS {
         let found = shared_joins(func, waits);
+        found.iter().for_each(|join| split(func, join));
         if found.is_empty() {
             break;
-        }
-        for join in found {
-            split(func, &join);
         }
     }
 }
@@ -49,12 +46,8 @@ fn shared_joins(func: &Function, waits: &SecondaryMap<Block, bool>) -> Vec<Join>
     let (dom, post) = (dominators::run(&cfg), dominators::run_post(func, &cfg));
     let is_branch = |block: &Block| cfg.succs[*block].len() > 1;
     let branches: Vec<Block> = dom.preorder().iter().copied().filter(is_branch).collect();
-    let waits: Vec<Block> = cfg
-        .rpo
-        .iter()
-        .copied()
-        .filter(|&block| waits[block])
-        .collect();
+    let waits = cfg.rpo.iter().copied().filter(|&block| waits[block]);
+    let waits: Vec<Block> = waits.collect();
     if branches.len() * waits.len() > cost::MOST_BRANCHES_AND_WAITS {
         return Vec::new();
     }
@@ -67,11 +60,8 @@ fn shared_joins(func: &Function, waits: &SecondaryMap<Block, bool>) -> Vec<Join>
             continue;
         };
         let is_loop = dom.dominates(block, branch) || outer == branch;
-        if is_loop
-            || !waits
-                .iter()
-                .any(|&wait| is_between(outer, wait, block, &dom, &post))
-        {
+        let mut waits = waits.iter();
+        if is_loop || !waits.any(|&wait| is_between(outer, wait, block, &dom, &post)) {
             continue;
         }
         let mut others = found.iter().filter(|join| join.block == block);
@@ -99,21 +89,13 @@ fn is_between(outer: Block, block: Block, join: Block, dom: &DomTree, post: &Dom
 /// Leads the predecessors through a block of their own.
 fn split(func: &mut Function, join: &Join) {
     let own = func.new_block();
-    let params = func.blocks[join.block].params.clone();
-    let args: SmallVec<_> = params
-        .iter()
-        .map(|&param| func.add_param(own, func.ty(param)))
-        .collect();
+    func.copy_params(join.block, own);
     func.blocks[own].term = Terminator::Jump(BlockCall {
         block: join.block,
-        args,
+        args: func.blocks[own].params.as_slice().into(),
     });
     func.blocks[own].term_loc = func.blocks[join.branch].term_loc;
     for &pred in &join.preds {
-        for call in func.blocks[pred].term.targets_mut() {
-            if call.block == join.block {
-                call.block = own;
-            }
-        }
+        func.redirect(pred, join.block, own);
     }
 }

@@ -28,28 +28,24 @@ use ptxjit_passes::transform::{cfg_cleanup, dce, simplify};
 
 use crate::analysis::divergence::Divergence;
 use crate::analysis::order;
-use crate::analysis::variability::Variability;
-use crate::{PlanFacts, cost};
+use crate::{Setup, cost};
 
 /// Converts branches; returns how many.
-pub(crate) fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) -> usize {
+pub(crate) fn run(func: &mut Function, setup: &Setup<'_>) -> usize {
     let has_loads = func.blocks.keys().any(|block| is_side(func, block));
-    if gang == 1 || facts.keeps_accesses || !entries.is_empty() || !has_loads {
+    if !setup.starts_together() || setup.facts.keeps_accesses || !has_loads {
         return 0;
     }
-    let mut divergence = Divergence::new(gang, facts);
-    divergence.propagate(func, &order::run(func, entries));
+    let mut divergence = Divergence::new(setup.gang, setup.facts);
+    divergence.propagate(func, &order::run(func, &[]));
     // Values that conversions make are new to the analysis.
-    let is_varying =
-        |value: Value| divergence.variability[value].is_none_or(|it| it == Variability::Varying);
+    let is_varying = |value: Value| divergence.may_vary(value);
     let may_convert = |func: &Function, block: Block| {
-        let Terminator::Brif { cond, .. } = func.blocks[block].term else {
-            return false;
-        };
-        let sides = func.blocks[block].term.targets();
-        is_varying(cond)
-            && !is_decided(func, &is_varying, cond, cost::DEPTH_OF_TESTS)
-            && sides.iter().any(|call| is_side(func, call.block))
+        let is_open =
+            |cond| is_varying(cond) && !is_decided(func, &is_varying, cond, cost::DEPTH_OF_TESTS);
+        let mut sides = func.successors(block);
+        func.blocks[block].term.condition().is_some_and(is_open)
+            && sides.any(|side| is_side(func, side))
     };
     let price = |func: &Function, inst: Inst| {
         let node = &func.insts[inst];
@@ -60,15 +56,13 @@ pub(crate) fn run(func: &mut Function, entries: &[Block], gang: u32, facts: Plan
         let is_vector = node.results.iter().any(|&result| is_varying(result));
         Some(if is_vector { price } else { 0 })
     };
-    let n_converted = if_convert::run_by(
-        func,
-        &Rules {
-            may_convert: &may_convert,
-            cost: &price,
-            max_cost: cost::MOST_BESIDE_MASKED_LOADS,
-            max_selects: cost::MOST_SELECTS,
-        },
-    );
+    let rules = Rules {
+        may_convert: &may_convert,
+        cost: &price,
+        max_cost: cost::MOST_BESIDE_MASKED_LOADS,
+        max_selects: cost::MOST_SELECTS,
+    };
+    let n_converted = if_convert::run_by(func, &rules);
     // Conditions of other sides are negated, most of which are comparisons.
     if n_converted > 0 {
         simplify::run(func);
@@ -80,9 +74,8 @@ pub(crate) fn run(func: &mut Function, entries: &[Block], gang: u32, facts: Plan
 
 /// Whether a block jumps on and has a load that may be masked.
 fn is_side(func: &Function, block: Block) -> bool {
-    let data = &func.blocks[block];
-    let mut insts = data.insts.iter();
-    matches!(data.term, Terminator::Jump(_)) && insts.any(|&inst| may_mask(&func.insts[inst].data))
+    let mut nodes = func.insts_in(block);
+    matches!(func.blocks[block].term, Terminator::Jump(_)) && nodes.any(|it| may_mask(&it.data))
 }
 
 /// Whether a load may be masked.

@@ -14,7 +14,6 @@ use ptxjit_ir::{Block, CompareOp, Function, Inst, InstData, IntBinaryOp, Type, V
 use ptxjit_passes::transform::dce;
 
 use crate::analysis::divergence::Divergence;
-use crate::analysis::variability::Variability;
 
 /// A comparison that tells the sign of `a | b` or `a & b`.
 struct SignTest {
@@ -28,8 +27,7 @@ struct SignTest {
 
 /// Returns how many tests were split.
 pub(crate) fn run(func: &mut Function, optimistic: &Divergence) -> usize {
-    let is_vector =
-        |value: Value| optimistic.variability[value].is_none_or(|it| it == Variability::Varying);
+    let is_vector = |value: Value| optimistic.may_vary(value);
     let mut n_split = 0;
     for block in func.blocks.keys().collect::<Vec<Block>>() {
         let mut idx = 0;
@@ -54,14 +52,7 @@ pub(crate) fn run(func: &mut Function, optimistic: &Divergence) -> usize {
 }
 
 fn sign_test(func: &Function, inst: Inst) -> Option<SignTest> {
-    let InstData::Compare {
-        op,
-        ty,
-        args: [tested, bound],
-    } = func.insts[inst].data
-    else {
-        return None;
-    };
+    let (op, ty, [tested, bound]) = func.insts[inst].data.as_compare()?;
     let at = func.as_const(bound)? & ty.mask();
     let is_negative = match op {
         CompareOp::Slt if at == 0 => true,
@@ -79,17 +70,11 @@ fn sign_test(func: &Function, inst: Inst) -> Option<SignTest> {
         | CompareOp::Ugt
         | CompareOp::Uge => return None,
     };
-    let Some(&InstData::IntBinary {
-        op: bitwise @ (IntBinaryOp::And | IntBinaryOp::Or),
-        args,
-        ..
-    }) = func.def_inst(tested)
-    else {
-        return None;
-    };
-    let joined = match (bitwise == IntBinaryOp::Or) == is_negative {
-        true => IntBinaryOp::Or,
-        false => IntBinaryOp::And,
+    let (joined, args) = match func.as_binary(tested)? {
+        (joined @ (IntBinaryOp::And | IntBinaryOp::Or), _, args) if is_negative => (joined, args),
+        (IntBinaryOp::And, _, args) => (IntBinaryOp::Or, args),
+        (IntBinaryOp::Or, _, args) => (IntBinaryOp::And, args),
+        _ => return None,
     };
     Some(SignTest {
         op,
@@ -105,17 +90,10 @@ fn split(func: &mut Function, block: Block, idx: usize, test: &SignTest) {
     let inst = func.blocks[block].insts[idx];
     let loc = func.insts[inst].loc;
     let signs = test.args.map(|arg| {
-        let compare = InstData::Compare {
-            op: test.op,
-            ty: test.ty,
-            args: [arg, test.bound],
-        };
-        func.make_inst(compare, &[Type::B1], loc)
+        let sign = InstData::compare(test.op, test.ty, [arg, test.bound]);
+        func.make_inst(sign, &[Type::B1], loc)
     });
-    func.insts[inst].data = InstData::IntBinary {
-        op: test.joined,
-        ty: Type::B1,
-        args: signs.map(|sign| func.insts[sign].results[0]),
-    };
+    let args = signs.map(|sign| func.result(sign));
+    func.insts[inst].data = InstData::binary(test.joined, Type::B1, args);
     func.blocks[block].insts.splice(idx..idx, signs);
 }

@@ -19,7 +19,8 @@ use ptxjit_ir::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::analysis::order::{self, Node};
+use crate::Setup;
+use crate::analysis::order;
 use crate::speculate::ssa_repair::predecessors;
 use ptxjit_passes::transform::{dce, rewrite::Aliases};
 
@@ -27,6 +28,7 @@ mod bounds;
 mod intervals;
 mod ops;
 
+use bounds::Clamp;
 use intervals::Span;
 use ops::Plan;
 
@@ -50,21 +52,20 @@ struct Known {
 }
 
 /// Narrows the arithmetic of all blocks; returns how many results were narrowed.
-pub(crate) fn run(func: &mut Function, entries: &[Block], gang: u32) -> usize {
+pub(crate) fn run(func: &mut Function, setup: &Setup<'_>) -> usize {
+    let mut nodes = func.insts.values();
+    let has_loads = nodes.any(|node| is_narrow_load(&node.data));
     // Narrower gangs do not fill a vector of half-words.
-    if gang < 8
-        || !entries.is_empty()
-        || !func.insts.values().any(|node| is_narrow_load(&node.data))
-    {
+    if setup.gang < 8 || !setup.starts_together() || !has_loads {
         return 0;
     }
-    let order = order::run(func, entries);
+    let order = order::run(func, &[]);
     let preds = predecessors(func);
     let mut narrow = Narrow {
         func,
         preds: &preds,
         is_done: SecondaryMap::new(),
-        least: if gang < 16 { 16 } else { 8 },
+        least: if setup.gang < 16 { 16 } else { 8 },
         known: SecondaryMap::new(),
         narrowed: SecondaryMap::new(),
         made: FxHashMap::default(),
@@ -72,13 +73,8 @@ pub(crate) fn run(func: &mut Function, entries: &[Block], gang: u32) -> usize {
         aliases: Aliases::new(),
         n_narrowed: 0,
     };
-    for node in &order.nodes {
-        if let Node::Block(block) = *node {
-            narrow.block(block);
-        }
-    }
-    let n_narrowed = narrow.n_narrowed;
-    let mut aliases = narrow.aliases;
+    order.blocks().for_each(|block| narrow.block(block));
+    let (mut aliases, n_narrowed) = (narrow.aliases, narrow.n_narrowed);
     if !aliases.is_empty() {
         aliases.apply(func);
         dce::run(func);
@@ -138,27 +134,25 @@ impl Narrow<'_> {
             return None;
         }
         let idx = self.position(block, param);
-        let mut range: Option<Span> = None;
-        let mut source = Source::None;
-        for &pred in preds {
-            for call in self.func.blocks[pred].term.targets() {
-                if call.block != block {
-                    continue;
-                }
-                let known = self.known[call.args[idx]];
-                if known.source == Source::None {
-                    return None;
-                }
-                if known.source == Source::Memory {
-                    source = Source::Memory;
-                }
-                let own = known.range?;
-                range = Some(range.map_or(own, |range| range.join(own)));
-            }
-        }
-        let range = range.filter(|_| source == Source::Memory)?;
+        let preds = preds.iter();
+        let targets = preds.flat_map(|&pred| self.func.blocks[pred].term.targets());
+        let calls = targets.filter(|call| call.block == block);
+        let (range, pays) = self.range_of_all(calls.map(|call| call.args[idx]))?;
         let fits = |&bits: &u32| bits >= self.least && bits < ty.bits() && range.fits(bits);
-        Some((range, [8, 16].into_iter().find(fits)?))
+        let bits = [8, 16].into_iter().find(fits)?;
+        pays.then_some((range, bits))
+    }
+
+    /// The range of several values, if all have narrow forms, and whether using one of these pays.
+    fn range_of_all(&self, values: impl Iterator<Item = Value>) -> Option<(Span, bool)> {
+        let (mut all, mut pays) = (None, false);
+        for value in values {
+            let Known { range, source } = self.known[value];
+            let own = range.filter(|_| source != Source::None)?;
+            all = Some(all.map_or(own, |all: Span| all.join(own)));
+            pays |= source == Source::Memory;
+        }
+        Some((all?, pays))
     }
 
     fn position(&self, block: Block, param: Value) -> usize {
@@ -191,16 +185,8 @@ impl Narrow<'_> {
         }
         self.func.remove_param(block, idx);
         let short = self.func.add_param(block, ops::type_of(bits));
-        self.know(short, Some(range), Source::Memory);
         let full = self.extend(short, is_signed, ty, self.func.blocks[block].term_loc);
-        self.know(full, Some(range), Source::Memory);
-        for value in [short, full] {
-            self.narrowed[value] = Some((short, is_signed));
-        }
-        self.aliases.set(param, full);
-        self.known[param] = self.known[full];
-        self.narrowed[param] = self.narrowed[full];
-        self.n_narrowed += 1;
+        self.put(param, (short, is_signed), full, Some(range));
     }
 
     /// A value that is narrow already has a range and costs nothing.
@@ -208,14 +194,10 @@ impl Narrow<'_> {
         let ty = self.func.ty(value);
         let is_narrow = matches!(ty, Type::B8 | Type::B16);
         let own = is_narrow.then(|| Span::unsigned(ty));
-        let source = match source {
-            Source::None if is_narrow => Source::Cheap,
-            other @ (Source::None | Source::Cheap | Source::Memory) => other,
-        };
-        self.known[value] = Known {
-            range: range.or(own),
-            source,
-        };
+        let is_free = is_narrow && source == Source::None;
+        let source = if is_free { Source::Cheap } else { source };
+        let range = range.or(own);
+        self.known[value] = Known { range, source };
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "others are computed")]
@@ -229,9 +211,8 @@ impl Narrow<'_> {
         self.out.push(inst);
         let results = self.func.insts[inst].results.clone();
         let [result] = results[..] else {
-            return results
-                .iter()
-                .for_each(|&result| self.know(result, None, Source::None));
+            let results = results.into_iter();
+            return results.for_each(|result| self.know(result, None, Source::None));
         };
         let range = self.span(&data);
         let source = match data {
@@ -245,12 +226,7 @@ impl Narrow<'_> {
                 ty: Type::B8 | Type::B16,
                 args,
                 ..
-            } if args
-                .iter()
-                .any(|&arg| self.known[arg].source == Source::Memory) =>
-            {
-                Source::Memory
-            }
+            } if args.iter().any(|&arg| self.is_from_memory(arg)) => Source::Memory,
             _ if is_narrow_load(&data) => Source::Memory,
             _ => Source::None,
         };
@@ -272,33 +248,36 @@ impl Narrow<'_> {
     /// Clamps the number of the launch that a narrow value is compared with, if the comparison is
     /// narrow then.
     fn clamp_bound(&mut self, inst: Inst) {
-        let InstData::Compare { ty, args, .. } = self.func.insts[inst].data else {
-            return;
-        };
-        let is_from_memory = |&x: &usize| self.known[args[x]].source == Source::Memory;
-        let is_open = |value: Value| self.known[value].source == Source::None;
-        let Some(x) = [0, 1].into_iter().find(is_from_memory) else {
-            return;
-        };
-        let data = &self.func.insts[inst].data;
-        let clamp = (self.known[args[x]].range)
-            .filter(|_| is_open(args[1 - x]))
-            .and_then(|span| bounds::clamp(self.func, data, x, span));
-        let Some(clamp) = clamp.filter(|clamp| clamp.span.fits(Type::B16.bits())) else {
+        let Some((ty, mut args, clamp)) = self.clamp_for(inst) else {
             return;
         };
         let loc = self.func.insts[inst].loc;
-        let mut bound = args[clamp.idx];
+        let bound = &mut args[clamp.idx];
         for (op, border) in clamp.steps {
             let bits = border as u64 & ty.mask();
             let border = self.push(InstData::Const { ty, bits }, ty, loc);
-            let args = [bound, border];
-            bound = self.push(InstData::IntBinary { op, ty, args }, ty, loc);
+            *bound = self.push(InstData::binary(op, ty, [*bound, border]), ty, loc);
         }
-        self.know(bound, Some(clamp.span), Source::Cheap);
-        if let InstData::Compare { args, .. } = &mut self.func.insts[inst].data {
-            args[clamp.idx] = bound;
+        self.know(*bound, Some(clamp.span), Source::Cheap);
+        if let InstData::Compare { args: old, .. } = &mut self.func.insts[inst].data {
+            *old = args;
         }
+    }
+
+    /// The type and the operands of a comparison, and how one of them is clamped, if that pays.
+    fn clamp_for(&self, inst: Inst) -> Option<(Type, [Value; 2], Clamp)> {
+        let data = &self.func.insts[inst].data;
+        let (_, ty, args) = data.as_compare()?;
+        let x = args.iter().position(|&arg| self.is_from_memory(arg))?;
+        let is_open = self.known[args[1 - x]].source == Source::None;
+        let span = self.known[args[x]].range.filter(|_| is_open)?;
+        let clamp = bounds::clamp(self.func, data, x, span)?;
+        let is_narrow = clamp.span.fits(Type::B16.bits());
+        is_narrow.then_some((ty, args, clamp))
+    }
+
+    fn is_from_memory(&self, value: Value) -> bool {
+        self.known[value].source == Source::Memory
     }
 
     /// The narrow form of a value that may be an extension of it.
@@ -329,8 +308,8 @@ impl Narrow<'_> {
             } => vec![args[0]],
             other => other.args().to_vec(),
         };
-        let short: Vec<Value> = operands
-            .iter()
+        let short = operands.iter();
+        let short: Vec<Value> = short
             .map(|&arg| self.at_width(arg, plan.bits, loc))
             .collect();
         for arg in data.args_mut() {
@@ -346,15 +325,19 @@ impl Narrow<'_> {
         }
         let short_ty = ops::type_of(plan.bits);
         let new = self.push(data, short_ty, loc);
-        self.know(new, range, Source::Memory);
-        let full = if ty == short_ty {
-            new
-        } else {
-            self.extend(new, plan.is_signed, ty, loc)
+        let full = match ty == short_ty {
+            true => new,
+            false => self.extend(new, plan.is_signed, ty, loc),
         };
-        self.know(full, range, Source::Memory);
-        self.narrowed[full] = Some((new, plan.is_signed));
-        self.narrowed[new] = Some((new, plan.is_signed));
+        self.put(old, (new, plan.is_signed), full, range);
+    }
+
+    /// Puts a value that was extended from its narrow form in place of another one.
+    fn put(&mut self, old: Value, form: (Value, bool), full: Value, range: Option<Span>) {
+        for value in [form.0, full] {
+            self.know(value, range, Source::Memory);
+            self.narrowed[value] = Some(form);
+        }
         self.aliases.set(old, full);
         self.n_narrowed += 1;
         self.known[old] = self.known[full];
@@ -364,7 +347,12 @@ impl Narrow<'_> {
     fn push(&mut self, data: InstData, ty: Type, loc: SrcLoc) -> Value {
         let inst = self.func.make_inst(data, &[ty], loc);
         self.out.push(inst);
-        self.func.insts[inst].results[0]
+        self.func.result(inst)
+    }
+
+    fn resize(&mut self, op: ResizeOp, arg: Value, to: Type, loc: SrcLoc) -> Value {
+        let from = self.func.ty(arg);
+        self.push(InstData::Resize { op, from, to, arg }, to, loc)
     }
 
     fn extend(&mut self, arg: Value, is_signed: bool, to: Type, loc: SrcLoc) -> Value {
@@ -373,8 +361,7 @@ impl Narrow<'_> {
         } else {
             ResizeOp::Uext
         };
-        let from = self.func.ty(arg);
-        self.push(InstData::Resize { op, from, to, arg }, to, loc)
+        self.resize(op, arg, to, loc)
     }
 
     /// The low bits of a value.
@@ -384,26 +371,16 @@ impl Narrow<'_> {
         }
         let made = self.make_at_width(value, bits, loc);
         self.made.insert((value, bits), made);
-        let known = self.known[value];
-        self.know(
-            made,
-            known.range.filter(|range| range.fits(bits)),
-            known.source,
-        );
+        let Known { range, source } = self.known[value];
+        self.know(made, range.filter(|range| range.fits(bits)), source);
         made
     }
 
     fn make_at_width(&mut self, value: Value, bits: u32, loc: SrcLoc) -> Value {
         let (from, to) = (self.func.ty(value), ops::type_of(bits));
-        if let Some(constant) = self.func.as_const(value) {
-            return self.push(
-                InstData::Const {
-                    ty: to,
-                    bits: constant & to.mask(),
-                },
-                to,
-                loc,
-            );
+        if let Some(bits) = self.func.as_const(value) {
+            let (ty, bits) = (to, bits & to.mask());
+            return self.push(InstData::Const { ty, bits }, ty, loc);
         }
         if from == to {
             return self.aliases.resolve(value);
@@ -425,19 +402,8 @@ impl Narrow<'_> {
             Some(&InstData::Resize { from, arg, .. }) if from.bits() > bits => {
                 self.at_width(arg, bits, loc)
             }
-            Some(&InstData::Resize { op, from, arg, .. }) => {
-                self.push(InstData::Resize { op, from, to, arg }, to, loc)
-            }
-            _ => self.push(
-                InstData::Resize {
-                    op: ResizeOp::Trunc,
-                    from,
-                    to,
-                    arg: value,
-                },
-                to,
-                loc,
-            ),
+            Some(&InstData::Resize { op, arg, .. }) => self.resize(op, arg, to, loc),
+            _ => self.resize(ResizeOp::Trunc, value, to, loc),
         }
     }
 
@@ -475,23 +441,11 @@ impl Narrow<'_> {
             } => args,
             _ => return None,
         };
-        let sources = || operands.iter().map(|&arg| self.known[arg].source);
-        let condition = if let InstData::Select { cond, .. } = *data {
-            self.known[cond].source
-        } else {
-            Source::None
+        let (both, pays) = self.range_of_all(operands.iter().copied())?;
+        let by_memory = match *data {
+            InstData::Select { cond, .. } => self.is_from_memory(cond),
+            _ => false,
         };
-        if sources().any(|source| source == Source::None)
-            || !sources()
-                .chain([condition])
-                .any(|source| source == Source::Memory)
-        {
-            return None;
-        }
-        let both = operands.iter().try_fold(None, |all: Option<Span>, &arg| {
-            let own = self.known[arg].range?;
-            Some(Some(all.map_or(own, |all| all.join(own))))
-        })??;
-        ops::narrowest(data, both, self.span(data), self.least)
+        (pays || by_memory).then(|| ops::narrowest(data, both, self.span(data), self.least))?
     }
 }

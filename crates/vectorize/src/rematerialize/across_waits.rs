@@ -12,12 +12,11 @@
 //! ```
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Function, Inst, InstData, Space, Type, Value, ValueDef};
+use ptxjit_ir::{Block, Function, Inst, InstData, InstNode, Space, Type, Value};
 use rustc_hash::FxHashMap;
 
 use crate::analysis::divergence::Divergence;
 use crate::analysis::liveness;
-use crate::analysis::variability::Variability;
 use crate::cost;
 use crate::speculate::ssa_repair::predecessors;
 
@@ -42,25 +41,17 @@ pub(crate) fn run(
             waits_across[value] += 1;
         }
     }
-    let is_live = |value: Value, block: Block| live.live_in[block].binary_search(&value).is_ok();
     let mut n_values = 0;
     for value in candidates {
-        let is_varying = optimistic.variability[value] == Some(Variability::Varying);
         let cost = ops(func, optimistic, value, cost::DEPTH_TO_RECOMPUTE)
-            .filter(|&ops| ops <= cost::MOST_OPS_TO_RECOMPUTE && is_varying);
+            .filter(|&ops| ops <= cost::MOST_OPS_TO_RECOMPUTE && optimistic.is_varying(value));
         let Some(cost) = cost else { continue };
-        let behind = behind_waits(func, &stops, &|block| is_live(value, block));
-        let users: Vec<Block> = behind
-            .into_iter()
-            .filter(|&block| uses(func, block).any(|arg| arg == value))
-            .collect();
+        let mut users = behind_waits(func, &stops, &|block| live.is_live(value, block));
+        users.retain(|&block| func.uses(block, value));
         // A wait's own operands must be in their slots.
         let is_seen = |&block: &Block| {
-            waits[block]
-                && func.insts[func.blocks[block].insts[0]]
-                    .data
-                    .args()
-                    .contains(&value)
+            let mut first = func.insts_in(block).take(1);
+            waits[block] && first.any(|node| node.data.args().contains(&value))
         };
         let pays = cost * users.len() as u32 <= cost::COST_OF_WAIT * waits_across[value];
         if !pays || users.iter().any(is_seen) {
@@ -79,11 +70,8 @@ pub(crate) fn run(
 #[expect(clippy::wildcard_enum_match_arm, reason = "others are kept")]
 fn ops(func: &Function, optimistic: &Divergence, value: Value, depth: u32) -> Option<u32> {
     let depth = depth.checked_sub(1)?;
-    let ValueDef::Result(inst, _) = func.values[value].def else {
-        return None;
-    };
-    let varies = optimistic.variability[value] == Some(Variability::Varying);
-    let data = &func.insts[inst].data;
+    let data = func.def_inst(value)?;
+    let varies = optimistic.is_varying(value);
     let own = match *data {
         InstData::Const { .. } => return Some(0),
         InstData::Sreg { sreg } if !varies && !sreg.is_volatile() => return Some(0),
@@ -117,35 +105,14 @@ fn n_vectors(ty: Type) -> u32 {
 fn behind_waits(func: &Function, stops: &[Block], is_live: &dyn Fn(Block) -> bool) -> Vec<Block> {
     let mut seen: SecondaryMap<Block, bool> = SecondaryMap::new();
     let mut found: Vec<Block> = Vec::new();
-    let mut work: Vec<Block> = stops
-        .iter()
-        .copied()
-        .filter(|&block| is_live(block))
-        .collect();
+    let mut work = stops.to_vec();
     while let Some(block) = work.pop() {
-        if std::mem::replace(&mut seen[block], true) {
-            continue;
+        if is_live(block) && !std::mem::replace(&mut seen[block], true) {
+            found.push(block);
+            work.extend(func.successors(block));
         }
-        found.push(block);
-        let targets = func.blocks[block].term.targets();
-        work.extend(
-            targets
-                .iter()
-                .map(|call| call.block)
-                .filter(|&to| is_live(to)),
-        );
     }
     found
-}
-
-fn uses(func: &Function, block: Block) -> impl Iterator<Item = Value> {
-    let data = &func.blocks[block];
-    let mut args: Vec<Value> = Vec::new();
-    for &inst in &data.insts {
-        args.extend(func.insts[inst].data.args());
-    }
-    data.term.for_each_arg(|arg| args.push(arg));
-    args.into_iter()
 }
 
 /// Computes a value again ahead of its first use in a block, and uses that.
@@ -156,49 +123,51 @@ fn rematerialize(
     block: Block,
     value: Value,
 ) {
-    let insts = func.blocks[block].insts.clone();
-    let user = |inst: &Inst| func.insts[*inst].data.args().contains(&value);
-    let at = insts.iter().position(user).unwrap_or(insts.len());
+    let uses = |node: &InstNode| node.data.args().contains(&value);
+    let at = func.insts_in(block).position(uses);
+    let at = at.unwrap_or(func.blocks[block].insts.len());
     let at = at.max(usize::from(waits[block]));
-    let mut made: Vec<Inst> = Vec::new();
-    let mut copies: FxHashMap<Value, Value> = FxHashMap::default();
-    let now = copy(func, optimistic, value, &mut made, &mut copies);
-    func.blocks[block].insts.splice(at..at, made);
-    let new = |arg: &mut Value| {
-        if *arg == value {
-            *arg = now;
-        }
+    let mut copies = Copies {
+        func,
+        optimistic,
+        made: Vec::new(),
+        known: FxHashMap::default(),
     };
-    for &inst in &insts[at..] {
-        func.insts[inst].data.args_mut().into_iter().for_each(new);
-    }
-    func.blocks[block].term.for_each_arg_mut(new);
+    let now = copies.copy(value);
+    let made = copies.made;
+    func.replace_uses(block, value, now);
+    func.blocks[block].insts.splice(at..at, made);
 }
 
-/// Copies the definition of a value, down to values that are not varying, which are never saved.
-fn copy(
-    func: &mut Function,
-    optimistic: &Divergence,
-    value: Value,
-    made: &mut Vec<Inst>,
-    copies: &mut FxHashMap<Value, Value>,
-) -> Value {
-    if optimistic.variability[value] != Some(Variability::Varying) {
-        return value;
+/// Copies of what a value is computed from.
+struct Copies<'a> {
+    func: &'a mut Function,
+    optimistic: &'a Divergence,
+    made: Vec<Inst>,
+    known: FxHashMap<Value, Value>,
+}
+
+impl Copies<'_> {
+    /// Copies the definition of a value, down to values that are not varying, which are never
+    /// saved.
+    fn copy(&mut self, value: Value) -> Value {
+        if !self.optimistic.is_varying(value) {
+            return value;
+        }
+        if let Some(&copied) = self.known.get(&value) {
+            return copied;
+        }
+        let inst = self.func.maker(value);
+        let inst = inst.expect("parameters are not made of other values");
+        let node = &self.func.insts[inst];
+        let (mut data, loc) = (node.data.clone(), node.loc);
+        for arg in data.args_mut() {
+            *arg = self.copy(*arg);
+        }
+        let copied = self.func.make_inst(data, &[self.func.ty(value)], loc);
+        self.made.push(copied);
+        let result = self.func.result(copied);
+        self.known.insert(value, result);
+        result
     }
-    if let Some(&copied) = copies.get(&value) {
-        return copied;
-    }
-    let ValueDef::Result(inst, _) = func.values[value].def else {
-        unreachable!("parameters are not made of other values");
-    };
-    let (mut data, loc) = (func.insts[inst].data.clone(), func.insts[inst].loc);
-    for arg in data.args_mut() {
-        *arg = copy(func, optimistic, *arg, made, copies);
-    }
-    let copied = func.make_inst(data, &[func.ty(value)], loc);
-    made.push(copied);
-    let result = func.insts[copied].results[0];
-    copies.insert(value, result);
-    result
 }

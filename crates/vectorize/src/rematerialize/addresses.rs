@@ -15,27 +15,24 @@
 //! ```
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Function, Inst, InstData, IntBinaryOp, ResizeOp, Value, ValueDef};
+use ptxjit_ir::{Block, Function, Inst, InstData, IntBinaryOp, ResizeOp, Value};
 
 use crate::analysis::divergence::Divergence;
 use crate::analysis::flow::numbers_in;
-use crate::analysis::variability::Variability;
 use crate::cost;
 
 /// Returns how many addresses are computed again.
 pub(crate) fn run(func: &mut Function, optimistic: &Divergence) -> usize {
     let mut is_address: SecondaryMap<Value, bool> = SecondaryMap::new();
     let mut uses: Vec<(Value, Block)> = Vec::new();
-    for (block, data) in func.blocks.iter() {
-        for &inst in &data.insts {
-            if let Some(access) = func.insts[inst].data.access() {
+    for block in func.blocks.keys() {
+        for node in func.insts_in(block) {
+            if let Some(access) = node.data.access() {
                 is_address[access.addr] = true;
             }
-            let may_have_wrapped = |value: &Value| may_have_wrapped(optimistic, *value);
-            let numbers = numbers(func, optimistic, inst)
-                .into_iter()
-                .filter(may_have_wrapped);
-            uses.extend(numbers.map(|value| (value, block)));
+            let numbers = numbers_in(optimistic, node).into_iter();
+            let wrapped = numbers.filter(|&value| optimistic.variability(value).hides_wrap());
+            uses.extend(wrapped.map(|value| (value, block)));
         }
     }
     uses.retain(|&(value, _)| is_address[value]);
@@ -48,23 +45,10 @@ pub(crate) fn run(func: &mut Function, optimistic: &Divergence) -> usize {
     n_addresses
 }
 
-fn numbers(func: &Function, optimistic: &Divergence, inst: Inst) -> Vec<Value> {
-    let mut numbers = Vec::new();
-    numbers_in(func, optimistic, inst, &mut numbers);
-    numbers
-}
-
-/// Whether a value stems from an index that may have wrapped, and its bits do not show whether it
-/// has.
-fn may_have_wrapped(optimistic: &Divergence, value: Value) -> bool {
-    let may_wrap = optimistic.variability[value].and_then(Variability::may_wrap);
-    may_wrap.is_some_and(|may_wrap| may_wrap.sums_left == 0)
-}
-
 /// Computes an address again for the instructions of a block that use it as a number.
 fn rematerialize(func: &mut Function, optimistic: &Divergence, block: Block, value: Value) -> bool {
-    let insts = func.blocks[block].insts.clone();
-    let computes = |inst: &Inst| numbers(func, optimistic, *inst).contains(&value);
+    let computes = |inst: &Inst| numbers_in(optimistic, &func.insts[*inst]).contains(&value);
+    let insts = &func.blocks[block].insts;
     let users: Vec<Inst> = insts.iter().copied().filter(&computes).collect();
     let Some(at) = insts.iter().position(computes) else {
         return false;
@@ -94,9 +78,7 @@ fn copy(
     made: &mut Vec<Inst>,
 ) -> Option<Value> {
     let depth = depth.checked_sub(1)?;
-    let ValueDef::Result(inst, _) = func.values[value].def else {
-        return None;
-    };
+    let inst = func.maker(value)?;
     let mut data = func.insts[inst].data.clone();
     match data {
         InstData::Resize {
@@ -112,10 +94,7 @@ fn copy(
             ..
         } => {
             for arg in data.args_mut() {
-                if optimistic.variability[*arg]
-                    .and_then(Variability::may_wrap)
-                    .is_some()
-                {
+                if optimistic.variability(*arg).may_wrap().is_some() {
                     *arg = copy(func, optimistic, *arg, depth, made)?;
                 }
             }

@@ -10,9 +10,12 @@
 //! any loop after [`crate::prepare::lcssa`], and are inserted at the lane's place there. Threads of
 //! a gang run in no particular order between waits, so this order is as good as any other.
 
+use std::ops::RangeInclusive;
+
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
-    Block, BlockCall, Function, InstData, IntBinaryOp, IntUnaryOp, Space, Terminator, Type, Value,
+    Block, BlockCall, Class, Function, InstData, InstNode, IntBinaryOp, IntUnaryOp, Space,
+    Terminator, Value,
 };
 
 use crate::analysis::flow::Flow;
@@ -28,7 +31,7 @@ pub struct LaneLoop {
     /// The block through which all lanes enter.
     pub root: Block,
     /// The positions of the region's nodes, loop ends included.
-    pub range: std::ops::RangeInclusive<usize>,
+    pub range: RangeInclusive<usize>,
     /// The nodes that lanes leave to, ascending.
     pub exits: Vec<usize>,
     /// Whether lanes may exit the kernel here.
@@ -38,11 +41,7 @@ pub struct LaneLoop {
 impl LaneLoop {
     /// The blocks.
     pub fn blocks<'a>(&self, order: &'a Order) -> impl Iterator<Item = Block> + 'a {
-        let nodes = &order.nodes[self.range.clone()];
-        nodes.iter().filter_map(|node| match *node {
-            Node::Block(block) => Some(block),
-            Node::LoopEnd(_) => None,
-        })
+        order.blocks_in(self.range.clone())
     }
 
     /// The nodes that the blocks lead to, if all edges into them lead to the root.
@@ -51,7 +50,7 @@ impl LaneLoop {
         order: &Order,
         preds: &SecondaryMap<Block, Vec<Block>>,
         root: Block,
-        range: std::ops::RangeInclusive<usize>,
+        range: RangeInclusive<usize>,
     ) -> Option<LaneLoop> {
         let mut region = LaneLoop {
             root,
@@ -59,25 +58,19 @@ impl LaneLoop {
             exits: Vec::new(),
             ends: false,
         };
-        let inside = |block: Block| {
-            order.block_pos[block].is_some_and(|pos| range.contains(&(pos as usize)))
-        };
+        let inside = |block: Block| order.is_in(&range, block);
         for pos in range.clone() {
             match order.nodes[pos] {
                 Node::Block(block) => {
                     if block != root && !preds[block].iter().all(|&pred| inside(pred)) {
                         return None;
                     }
-                    let targets = func.blocks[block].term.targets();
-                    let ends = matches!(func.blocks[block].term, Terminator::Exit);
-                    region.ends |= ends;
-                    let exits = targets.iter().filter(|call| !inside(call.block));
-                    region
-                        .exits
-                        .extend(exits.map(|call| order.target(pos, call.block)));
+                    region.ends |= matches!(func.blocks[block].term, Terminator::Exit);
+                    let exits = func.successors(block).filter(|&to| !inside(to));
+                    region.exits.extend(exits.map(|to| order.target(pos, to)));
                     // A root that its own region branches back to would need parameters of both
                     // kinds.
-                    if targets.iter().any(|call| call.block == root) {
+                    if func.successors(block).any(|to| to == root) {
                         return None;
                     }
                 }
@@ -125,17 +118,14 @@ impl Choice<'_> {
             return chosen;
         }
         let mut end = 0;
-        for (pos, node) in self.order.nodes.iter().enumerate() {
-            let Node::Block(block) = *node else { continue };
-            if pos < end {
-                continue;
-            }
-            if let Some(region) = self.behind(block, &loops) {
+        for (pos, block) in self.order.places() {
+            if pos >= end
+                && let Some(region) = self.behind(block, &loops)
+            {
                 let last = region.blocks(self.order).last();
-                chosen
-                    .roots
-                    .push((region.root, last.unwrap_or(region.root)));
-                loops.retain(|&header| !region.range.contains(&self.pos(header)));
+                let last = last.unwrap_or(region.root);
+                chosen.roots.push((region.root, last));
+                loops.retain(|&header| !self.order.is_in(&region.range, header));
                 end = *region.range.end();
             }
         }
@@ -143,21 +133,17 @@ impl Choice<'_> {
         chosen
     }
 
-    fn pos(&self, block: Block) -> usize {
-        self.order.block_pos[block].expect("reachable") as usize
-    }
-
     /// The outermost loops that lanes leave in different iterations and that mostly gather, by
     /// their headers.
     fn gather_bound_loops(&self) -> Vec<Block> {
         let mut found: Vec<Block> = Vec::new();
         let mut end = 0;
-        for (pos, node) in self.order.nodes.iter().enumerate() {
-            let Node::Block(header) = *node else { continue };
-            let Some(range) = self.order.loop_range(header) else {
-                continue;
-            };
-            if pos >= end && self.exits_diverge(&range) && self.is_gather_bound(&range) {
+        for (pos, header) in self.order.places() {
+            if let Some(range) = self.order.loop_range(header)
+                && pos >= end
+                && self.exits_diverge(&range)
+                && self.is_gather_bound(&range)
+            {
                 end = *range.end();
                 found.push(header);
             }
@@ -167,23 +153,13 @@ impl Choice<'_> {
 
     /// Whether lanes leave a loop in different iterations, and not only because a bound cuts the
     /// last gang in two.
-    fn exits_diverge(&self, range: &std::ops::RangeInclusive<usize>) -> bool {
-        let mut is_left = false;
-        for pos in range.clone() {
-            let Node::Block(block) = self.order.nodes[pos] else {
-                continue;
-            };
-            if !self.can_run_in_lane_loop(block) {
-                return false;
-            }
-            is_left |= self.parts(block) && {
-                let targets = self.func.blocks[block].term.targets();
-                targets
-                    .iter()
-                    .any(|call| !range.contains(&self.order.target(pos, call.block)))
-            };
-        }
-        is_left
+    fn exits_diverge(&self, range: &RangeInclusive<usize>) -> bool {
+        let blocks = || self.order.blocks_in(range.clone());
+        let is_exit = |block: Block| {
+            let mut targets = self.func.successors(block);
+            targets.any(|to| !self.order.is_in(range, to)) && self.parts(block)
+        };
+        blocks().all(|block| self.can_run_in_lane_loop(block)) && blocks().any(is_exit)
     }
 
     /// Whether lanes diverge at a block because of their own data.
@@ -192,63 +168,45 @@ impl Choice<'_> {
     }
 
     fn can_run_in_lane_loop(&self, block: Block) -> bool {
-        let data = &self.func.blocks[block];
+        let term = &self.func.blocks[block].term;
         let is_fixed = |data: &InstData| {
-            matches!(
-                data,
-                InstData::Warp { .. }
-                    | InstData::Barrier { .. }
-                    | InstData::Nanosleep { .. }
-                    | InstData::Call { .. }
-                    | InstData::CallIndirect { .. }
-            )
+            matches!(data.class(), Class::Convergent | Class::Call)
+                || matches!(data, InstData::Nanosleep { .. })
         };
+        let mut nodes = self.func.insts_in(block);
         !(self.can_stop)(block)
             && !self.cold[block]
             && self.flow.single_lane[block] == SingleLane::No
-            && !matches!(data.term, Terminator::Dispatch(_) | Terminator::Ret(_))
-            && !data
-                .insts
-                .iter()
-                .any(|&inst| is_fixed(&self.func.insts[inst].data))
+            && !matches!(term, Terminator::Dispatch(_) | Terminator::Ret(_))
+            && !nodes.any(|node| is_fixed(&node.data))
     }
 
     /// Whether diverged lanes gain nothing from vector code: they gather, and compute little with
     /// what they gather.
-    fn is_gather_bound(&self, range: &std::ops::RangeInclusive<usize>) -> bool {
+    fn is_gather_bound(&self, range: &RangeInclusive<usize>) -> bool {
         let (mut gathers, mut arithmetic) = (0, 0);
-        for (pos, weight) in self.weights(range) {
-            if let Node::Block(block) = self.order.nodes[pos] {
-                let counts = count_own(
-                    self.func,
-                    &self.flow.variability,
-                    &self.affine_inputs[block],
-                    block,
-                );
-                gathers += weight * counts.gathers;
-                arithmetic += weight * counts.arithmetic;
-            }
+        for (block, weight) in self.weights(range) {
+            let (variability, inputs) = (&self.flow.variability, &self.affine_inputs[block]);
+            let counts = count_own(self.func, variability, inputs, block);
+            gathers += weight * counts.gathers;
+            arithmetic += weight * counts.arithmetic;
         }
         is_gather_bound(gathers, arithmetic)
     }
 
-    /// The weight of an instruction at each position.
-    fn weights(
-        &self,
-        range: &std::ops::RangeInclusive<usize>,
-    ) -> impl Iterator<Item = (usize, usize)> {
-        let mut depth = 0;
-        range.clone().map(move |pos| {
-            if let Node::Block(block) = self.order.nodes[pos]
-                && self.order.end_pos[block].is_some()
-            {
-                depth += 1;
+    /// The blocks at some positions, with the weight of an instruction in each.
+    fn weights(&self, range: &RangeInclusive<usize>) -> impl Iterator<Item = (Block, usize)> {
+        let mut depth: u32 = 0;
+        let nodes = self.order.nodes[range.clone()].iter();
+        nodes.filter_map(move |node| match *node {
+            Node::Block(block) => {
+                depth += u32::from(self.order.end_pos[block].is_some());
+                Some((block, cost::PER_LOOP.pow(depth.min(cost::MOST_LOOPS))))
             }
-            let here = cost::PER_LOOP.pow(depth.min(cost::MOST_LOOPS));
-            if matches!(self.order.nodes[pos], Node::LoopEnd(_)) {
+            Node::LoopEnd(_) => {
                 depth -= 1;
+                None
             }
-            (pos, here)
         })
     }
 
@@ -264,57 +222,46 @@ impl Choice<'_> {
             if self.preds[root] != [block] {
                 return None;
             }
-            let around = single_lane::enclosing(self.order, block);
-            let mut blocks = single_lane::region(self.func, self.order, self.preds, root);
-            blocks.retain(|&block| {
-                let pos = self.pos(block);
-                around.as_ref().is_none_or(|range| range.contains(&pos))
-            });
-            if !blocks.iter().all(|&block| self.can_run_in_lane_loop(block)) {
-                return None;
-            }
-            let ends = blocks.iter().map(|&block| {
-                self.order.end_pos[block].map_or(self.pos(block), |end| end as usize)
-            });
-            let range = self.pos(root)..=ends.max()?;
-            let n_blocks = range
-                .clone()
-                .filter(|&pos| matches!(self.order.nodes[pos], Node::Block(_)))
-                .count();
-            if n_blocks != blocks.len() {
-                return None;
-            }
-            let region = LaneLoop::new(self.func, self.order, self.preds, root, range)?;
+            let region = self.entered_at(root, self.order.enclosing(block))?;
             // A value that is carried around an outer loop would be each lane's own.
             let goes_on = |&exit: &usize| matches!(self.order.nodes[exit], Node::LoopEnd(_));
-            if region.exits.iter().any(goes_on) {
-                return None;
-            }
-            self.loops_fill(&region, loops).then_some(region)
+            let stays = !region.exits.iter().any(goes_on);
+            (stays && self.loops_fill(&region, loops)).then_some(region)
         })
+    }
+
+    /// The region that is entered at a block and that a lane loop could run, in the loop around it.
+    fn entered_at(&self, root: Block, around: Option<RangeInclusive<usize>>) -> Option<LaneLoop> {
+        let order = self.order;
+        let mut blocks = single_lane::region(self.func, order, self.preds, root);
+        blocks.retain(|&block| {
+            let is_inside = |range| order.is_in(range, block);
+            around.as_ref().is_none_or(is_inside)
+        });
+        if !blocks.iter().all(|&block| self.can_run_in_lane_loop(block)) {
+            return None;
+        }
+        let end =
+            |&block: &Block| order.end_pos[block].map_or(order.pos(block), |end| end as usize);
+        let range = order.pos(root)..=blocks.iter().map(end).max()?;
+        let is_whole = order.blocks_in(range.clone()).count() == blocks.len();
+        is_whole.then(|| LaneLoop::new(self.func, order, self.preds, root, range))?
     }
 
     /// Whether a region mostly consists of some of the loops.
     fn loops_fill(&self, region: &LaneLoop, loops: &[Block]) -> bool {
-        let inside: Vec<_> = loops
-            .iter()
-            .filter(|&&header| region.range.contains(&self.pos(header)))
-            .filter_map(|&header| self.order.loop_range(header))
-            .collect();
+        let loops = loops.iter().copied();
+        let inside = loops.filter(|&header| self.order.is_in(&region.range, header));
+        let inside: Vec<Block> = inside.collect();
         let (mut needed, mut around) = (0, 0);
-        for (pos, weight) in self.weights(&region.range) {
-            let Node::Block(block) = self.order.nodes[pos] else {
-                continue;
+        for (block, weight) in self.weights(&region.range) {
+            let mut loops = inside.iter();
+            let sum = match loops.any(|&header| self.order.is_in_loop(header, block)) {
+                true => &mut needed,
+                false => &mut around,
             };
-            let insts = self.func.blocks[block].insts.iter();
-            let counted = insts
-                .filter(|&&inst| !matches!(self.func.insts[inst].data, InstData::Const { .. }));
-            let sum = if inside.iter().any(|range| range.contains(&pos)) {
-                &mut needed
-            } else {
-                &mut around
-            };
-            *sum += weight * counted.count();
+            let is_counted = |node: &&InstNode| !matches!(node.data, InstData::Const { .. });
+            *sum += weight * self.func.insts_in(block).filter(is_counted).count();
         }
         !inside.is_empty() && around <= cost::AROUND_LOOPS + needed / cost::PER_AROUND
     }
@@ -327,11 +274,8 @@ pub fn diverges_widely(
     variability: &SecondaryMap<Value, Variability>,
     block: Block,
 ) -> bool {
-    if let Terminator::Brif { cond, .. } = func.blocks[block].term {
-        !is_affine_condition(func, variability, cond, cost::DEPTH_OF_CONDITION)
-    } else {
-        true
-    }
+    let cond = func.blocks[block].term.condition();
+    cond.is_none_or(|cond| !is_affine_condition(func, variability, cond, cost::DEPTH_OF_CONDITION))
 }
 
 /// Whether a predicate comes from comparing affine values, so that nearly all gangs have one
@@ -350,9 +294,10 @@ fn is_affine_condition(
     }
     let is_affine_condition = |arg: &Value| is_affine_condition(func, variability, *arg, depth);
     match func.def_inst(cond) {
-        Some(InstData::Compare { args, .. }) => args
-            .iter()
-            .all(|&arg| variability[arg] != Variability::Varying),
+        Some(InstData::Compare { args, .. }) => {
+            let mut args = args.iter();
+            args.all(|&arg| variability[arg] != Variability::Varying)
+        }
         Some(InstData::IntBinary {
             op: IntBinaryOp::And | IntBinaryOp::Or | IntBinaryOp::Xor,
             args,
@@ -371,34 +316,17 @@ fn is_affine_condition(
 pub(crate) fn add_roots(func: &mut Function, order: &Order, chosen: &mut Chosen) {
     for header in std::mem::take(&mut chosen.headers) {
         let range = order.loop_range(header).expect("a loop's header");
-        let last = order.nodes[range.clone()]
-            .iter()
-            .rev()
-            .find_map(|node| match *node {
-                Node::Block(block) => Some(block),
-                Node::LoopEnd(_) => None,
-            });
+        let last = order.blocks_in(range.clone()).last();
+        let blocks: Vec<Block> = func.blocks.keys().collect();
         let root = func.new_block();
-        let types: Vec<Type> = func.blocks[header]
-            .params
-            .iter()
-            .map(|&param| func.ty(param))
-            .collect();
-        let params: Vec<Value> = types.iter().map(|&ty| func.add_param(root, ty)).collect();
-        for block in func.blocks.keys().collect::<Vec<_>>() {
-            let is_inside =
-                order.block_pos[block].is_some_and(|pos| range.contains(&(pos as usize)));
-            if is_inside || block == root {
-                continue;
-            }
-            for call in func.blocks[block].term.targets_mut() {
-                if call.block == header {
-                    call.block = root;
-                }
+        func.copy_params(header, root);
+        for block in blocks {
+            if !order.is_in(&range, block) {
+                func.redirect(block, header, root);
             }
         }
         let mut call = BlockCall::new(header);
-        call.args.extend(params);
+        call.args.extend_from_slice(&func.blocks[root].params);
         func.blocks[root].term = Terminator::Jump(call);
         func.blocks[root].term_loc = func.blocks[header].term_loc;
         chosen.roots.push((root, last.unwrap_or(header)));
@@ -412,21 +340,18 @@ pub(crate) fn regions(
     preds: &SecondaryMap<Block, Vec<Block>>,
     chosen: &Chosen,
 ) -> Vec<LaneLoop> {
-    let mut out: Vec<LaneLoop> = chosen
-        .roots
-        .iter()
-        .filter_map(|&(root, last)| {
-            let start = order.block_pos[root]? as usize;
-            let mut end = order.block_pos[last]? as usize;
-            // Loops that begin in the region end in it.
-            while let Some(&Node::LoopEnd(header)) = order.nodes.get(end + 1)
-                && order.block_pos[header]? as usize >= start
-            {
-                end += 1;
-            }
-            LaneLoop::new(func, order, preds, root, start..=end)
-        })
-        .collect();
+    let regions = chosen.roots.iter().filter_map(|&(root, last)| {
+        let start = order.block_pos[root]? as usize;
+        let mut end = order.block_pos[last]? as usize;
+        // Loops that begin in the region end in it.
+        while let Some(&Node::LoopEnd(header)) = order.nodes.get(end + 1)
+            && order.block_pos[header]? as usize >= start
+        {
+            end += 1;
+        }
+        LaneLoop::new(func, order, preds, root, start..=end)
+    });
+    let mut out: Vec<LaneLoop> = regions.collect();
     out.sort_unstable_by_key(|region| *region.range.start());
     out
 }
@@ -448,14 +373,12 @@ pub fn count_own(
     block: Block,
 ) -> Counts {
     let is_own = |value: Value| {
-        let better = affine_inputs
-            .as_ref()
-            .and_then(|affine_inputs| affine_inputs.variability.get(&value));
+        let inputs = affine_inputs.as_ref();
+        let better = inputs.and_then(|inputs| inputs.variability.get(&value));
         *better.unwrap_or(&variability[value]) == Variability::Varying
     };
     let mut counts = Counts::default();
-    for &inst in &func.blocks[block].insts {
-        let node = &func.insts[inst];
+    for node in func.insts_in(block) {
         if let InstData::Load { addr, space, .. }
         | InstData::MaskedLoad { addr, space, .. }
         | InstData::Store { addr, space, .. }

@@ -9,10 +9,12 @@ use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
     Block, Class, CompareOp, Function, InstData, IntBinaryOp, IntUnaryOp, Terminator, Type, Value,
 };
+use smallvec::SmallVec;
 
+use crate::Order;
+use crate::analysis::flow::Given;
 use crate::analysis::variability::Variability;
 use crate::cost;
-use crate::{Node, Order};
 
 /// Which lanes run a block.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -29,49 +31,51 @@ pub enum SingleLane {
 /// Finds the regions. `variability` tells how values vary; `can_stop` whether lanes can stop at a
 /// block or arrive there from elsewhere.
 pub(crate) fn run(
-    func: &Function,
-    order: &Order,
-    gang: u32,
+    given: &Given<'_>,
     preds: &SecondaryMap<Block, Vec<Block>>,
     variability: &dyn Fn(Value) -> Variability,
     can_stop: &dyn Fn(Block) -> bool,
 ) -> SecondaryMap<Block, SingleLane> {
+    let Given { func, order, .. } = *given;
+    let lane = Lane {
+        func,
+        gang: given.gang,
+        variability,
+    };
     let mut single_lane = SecondaryMap::new();
-    if gang == 1 {
+    if given.gang == 1 {
         return single_lane;
     }
-    for node in &order.nodes {
-        let Node::Block(block) = *node else { continue };
-        let Terminator::Brif { cond, then_, else_ } = &func.blocks[block].term else {
-            continue;
-        };
-        if single_lane[block] != SingleLane::No || then_.block == else_.block {
-            continue;
-        }
-        for (root, taken) in [(then_.block, true), (else_.block, false)] {
-            let lane = Lane {
-                func,
-                gang,
-                variability,
+    for block in order.blocks() {
+        for (root, taken) in sides(func, block) {
+            let is_entered = single_lane[block] == SingleLane::No && preds[root] == [block];
+            if !is_entered || !lane.is_behind(block, taken) {
+                continue;
+            }
+            let region = region(func, order, preds, root);
+            let around = order.enclosing(block);
+            let stays = |&block: &Block| {
+                let is_inside = |range| order.is_in(range, block);
+                !can_stop(block) && around.as_ref().is_none_or(is_inside)
             };
-            if preds[root] == [block] && lane.is_single_lane(*cond, taken, cost::DEPTH_OF_CONDITION)
-            {
-                let region = region(func, order, preds, root);
-                let whole = enclosing(order, block);
-                let stays = |block: Block| {
-                    let pos = order.block_pos[block].expect("reachable") as usize;
-                    !can_stop(block) && whole.as_ref().is_none_or(|range| range.contains(&pos))
-                };
-                if region.iter().all(|&block| stays(block)) {
-                    region
-                        .iter()
-                        .for_each(|&block| single_lane[block] = SingleLane::Inner);
-                    single_lane[root] = SingleLane::Root;
-                }
+            if region.iter().all(stays) {
+                let inner = region.into_iter();
+                inner.for_each(|block| single_lane[block] = SingleLane::Inner);
+                single_lane[root] = SingleLane::Root;
             }
         }
     }
     single_lane
+}
+
+/// The blocks to which a conditional branch leads, unless they are one, and for which conditions.
+fn sides(func: &Function, block: Block) -> SmallVec<[(Block, bool); 2]> {
+    if let Terminator::Brif { then_, else_, .. } = &func.blocks[block].term
+        && then_.block != else_.block
+    {
+        return SmallVec::from_slice(&[(then_.block, true), (else_.block, false)]);
+    }
+    SmallVec::new()
 }
 
 /// The blocks that are reached through `root` only.
@@ -87,11 +91,8 @@ pub(crate) fn region(
     let mut next = 0;
     while let Some(&block) = found.get(next) {
         next += 1;
-        for call in func.blocks[block].term.targets() {
-            if !std::mem::replace(&mut inside[call.block], true) {
-                found.push(call.block);
-            }
-        }
+        let targets = func.successors(block);
+        found.extend(targets.filter(|&to| !std::mem::replace(&mut inside[to], true)));
     }
     // In layout order, a block with other predecessors is dropped before most of those behind it.
     found.sort_by_key(|&block| order.block_pos[block]);
@@ -108,17 +109,6 @@ pub(crate) fn region(
     }
 }
 
-/// The positions of the innermost loop that contains a block.
-pub(crate) fn enclosing(order: &Order, block: Block) -> Option<std::ops::RangeInclusive<usize>> {
-    let pos = order.block_pos[block].expect("reachable") as usize;
-    order.nodes[pos..].iter().find_map(|node| match *node {
-        Node::LoopEnd(header) => order
-            .loop_range(header)
-            .filter(|range| range.contains(&pos)),
-        Node::Block(_) => None,
-    })
-}
-
 struct Lane<'a> {
     func: &'a Function,
     gang: u32,
@@ -126,6 +116,12 @@ struct Lane<'a> {
 }
 
 impl Lane<'_> {
+    /// Whether at most one lane of a gang can leave a block to one side of its branch.
+    fn is_behind(&self, block: Block, taken: bool) -> bool {
+        let cond = self.func.blocks[block].term.condition();
+        cond.is_some_and(|cond| self.is_single_lane(cond, taken, cost::DEPTH_OF_CONDITION))
+    }
+
     /// Whether at most one lane of a gang can have this truth value.
     fn is_single_lane(&self, cond: Value, truth: bool, depth: u32) -> bool {
         let Some(depth) = depth.checked_sub(1) else {
@@ -133,14 +129,14 @@ impl Lane<'_> {
         };
         match self.func.def_inst(cond) {
             Some(&InstData::Compare { op, ty, args }) => self.is_one_place(op, ty, args, truth),
-            Some(&InstData::IntBinary { op, args, .. })
-                if matches!(
-                    (op, truth),
-                    (IntBinaryOp::And, true) | (IntBinaryOp::Or, false)
-                ) =>
-            {
-                args.iter()
-                    .any(|&arg| self.is_single_lane(arg, truth, depth))
+            Some(&InstData::IntBinary { op, args, .. }) => {
+                let any = if truth {
+                    IntBinaryOp::And
+                } else {
+                    IntBinaryOp::Or
+                };
+                let mut args = args.into_iter();
+                op == any && args.any(|arg| self.is_single_lane(arg, truth, depth))
             }
             Some(&InstData::IntUnary {
                 op: IntUnaryOp::Not,
@@ -159,36 +155,26 @@ impl Lane<'_> {
             (CompareOp::Ule, true) | (CompareOp::Ugt, false) => constant == Some(0),
             _ => false,
         };
-        let stride = match ((self.variability)(a), (self.variability)(b)) {
-            (
-                Variability::Affine {
-                    stride,
-                    may_wrap: None,
-                    ..
-                },
-                Variability::Uniform,
-            )
-            | (
-                Variability::Uniform,
-                Variability::Affine {
-                    stride,
-                    may_wrap: None,
-                    ..
-                },
-            ) => stride,
+        let affine = match [a, b].map(self.variability) {
+            [affine, Variability::Uniform] | [Variability::Uniform, affine] => affine,
             _ => return false,
         };
+        equal
+            && affine
+                .exact_stride()
+                .is_some_and(|stride| self.is_apart(stride, ty))
+    }
+
+    /// Whether no two lanes of a gang have the same element of a value of this stride.
+    fn is_apart(&self, stride: i64, ty: Type) -> bool {
         let most = match ty {
             Type::B32 => i64::from(i32::MAX),
             Type::B64 => i64::MAX,
             Type::B1 | Type::B8 | Type::B16 => return false,
         };
         let span = stride.checked_mul(i64::from(self.gang) - 1);
-        equal
-            && stride != 0
-            && span
-                .and_then(i64::checked_abs)
-                .is_some_and(|span| span <= most)
+        let span = span.and_then(i64::checked_abs);
+        stride != 0 && span.is_some_and(|span| span <= most)
     }
 }
 

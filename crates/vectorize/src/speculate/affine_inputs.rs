@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Function, InstData, Type, Value, ValueDef};
+use ptxjit_ir::{Block, Function, InstData, Type, Value};
 
 use crate::analysis::divergence::Divergence;
-use crate::analysis::flow::Flow;
-use crate::analysis::order::{Node, Order};
+use crate::analysis::flow::{Flow, numbers_in};
+use crate::analysis::order::Order;
 use crate::analysis::variability::{Because, Variability};
 use crate::cost;
 use crate::scalarize::single_lane::SingleLane;
@@ -38,150 +38,136 @@ pub(crate) fn run(
     if optimistic.gang == 1 {
         return out;
     }
-    for node in &order.nodes {
-        if let Node::Block(block) = *node
-            && flow.single_lane[block] == SingleLane::No
-            && !cold[block]
-        {
-            out[block] = affine_inputs_of(func, flow, optimistic, block);
-        }
+    let is_asked = |&block: &Block| flow.single_lane[block] == SingleLane::No && !cold[block];
+    for block in order.blocks().filter(is_asked) {
+        let finder = Finder {
+            func,
+            flow,
+            optimistic,
+            block,
+        };
+        out[block] = finder.find();
     }
     out
 }
 
-fn affine_inputs_of(
-    func: &Function,
-    flow: &Flow,
-    optimistic: &Divergence,
+struct Finder<'a> {
+    func: &'a Function,
+    flow: &'a Flow,
+    optimistic: &'a Divergence,
     block: Block,
-) -> Option<AffineInputs> {
-    let inputs = inputs(func, flow, optimistic, block);
-    if inputs.is_empty() || inputs.len() > cost::MOST_INPUTS {
-        return None;
-    }
-    let mut local = Divergence::new(optimistic.gang, optimistic.facts);
-    for value in func.values.keys() {
-        local.variability[value] = Some(flow.variability[value]);
-    }
-    loop {
-        let variability = propagate(func, flow, &mut local, block, &inputs);
-        let numbers = numbers(func, flow, &local, block);
-        let mut changed = false;
-        for value in numbers {
-            let may_wrap = variability
-                .get(&value)
-                .and_then(|variability| variability.may_wrap());
-            if may_wrap.is_some_and(|may_wrap| may_wrap.sums_left == 0) {
-                local.spread[value] = true;
-                changed = true;
-            }
-        }
-        if !changed {
-            return Some(AffineInputs {
-                inputs,
-                variability,
-            });
-        }
-    }
 }
 
-/// Varying values from elsewhere that addresses in the block depend on, and that are affine if
-/// lanes came by the same path.
-fn inputs(
-    func: &Function,
-    flow: &Flow,
-    optimistic: &Divergence,
-    block: Block,
-) -> Vec<(Value, Variability)> {
-    let may_be = |value: Value| {
-        optimistic.variability[value].filter(|&variability| variability != Variability::Varying)
-    };
-    let mut work: Vec<Value> = Vec::new();
-    for &inst in &func.blocks[block].insts {
-        let access = func.insts[inst].data.access();
-        work.extend(access.map(|access| access.addr));
-    }
-    let mut seen: SecondaryMap<Value, bool> = SecondaryMap::new();
-    let mut found = Vec::new();
-    while let Some(value) = work.pop() {
-        let is_open = flow.variability[value] == Variability::Varying && !seen[value];
-        let Some(variability) = may_be(value).filter(|_| is_open) else {
-            continue;
-        };
-        seen[value] = true;
-        match func.values[value].def {
-            ValueDef::Result(inst, _) if func.blocks[block].insts.contains(&inst) => {
-                work.extend(func.insts[inst].data.args());
+impl Finder<'_> {
+    fn find(&self) -> Option<AffineInputs> {
+        let inputs = self.inputs();
+        if inputs.is_empty() || inputs.len() > cost::MOST_INPUTS {
+            return None;
+        }
+        let mut local = Divergence::new(self.optimistic.gang, self.optimistic.facts);
+        for value in self.func.values.keys() {
+            local.variability[value] = Some(self.flow.variability[value]);
+        }
+        loop {
+            let variability = self.propagate(&mut local, &inputs);
+            let mut numbers = self.numbers(&local);
+            let better = |value: &Value| variability.get(value).copied().unwrap_or_default();
+            numbers.retain(|value| better(value).hides_wrap());
+            if numbers.is_empty() {
+                return Some(AffineInputs {
+                    inputs,
+                    variability,
+                });
             }
-            _ if matches!(func.ty(value), Type::B32 | Type::B64) => {
+            let numbers = numbers.into_iter();
+            numbers.for_each(|value| local.spread[value] = true);
+        }
+    }
+
+    /// Varying values from elsewhere that addresses in the block depend on, and that are affine if
+    /// lanes came by the same path.
+    fn inputs(&self) -> Vec<(Value, Variability)> {
+        let insts = self.func.insts_in(self.block);
+        let accesses = insts.filter_map(|node| node.data.access());
+        let mut work: Vec<Value> = accesses.map(|access| access.addr).collect();
+        let mut seen: SecondaryMap<Value, bool> = SecondaryMap::new();
+        let mut found = Vec::new();
+        while let Some(value) = work.pop() {
+            if self.optimistic.may_vary(value)
+                || !self.is_vector(value)
+                || std::mem::replace(&mut seen[value], true)
+            {
+                continue;
+            }
+            if let Some(data) = self.made_here(value) {
+                work.extend(data.args());
+            } else if matches!(self.func.ty(value), Type::B32 | Type::B64) {
                 // The guard tests every lane, so no wrap can go unnoticed.
-                let variability = match variability {
-                    Variability::Affine { stride, .. } => Variability::Affine {
-                        stride,
-                        align: 0,
-                        may_wrap: None,
-                    },
-                    other @ (Variability::Uniform | Variability::Varying) => other,
+                let stride = self.optimistic.variability(value).stride();
+                let affine = stride.map(|stride| Variability::affine(stride, 0));
+                found.push((value, affine.unwrap_or(Variability::Uniform)));
+            }
+        }
+        found.sort_unstable_by_key(|&(value, _)| value);
+        found
+    }
+
+    /// The instruction of the block that computes a value.
+    fn made_here(&self, value: Value) -> Option<&InstData> {
+        let inst = self.func.maker(value)?;
+        let insts = &self.func.blocks[self.block].insts;
+        insts.contains(&inst).then(|| &self.func.insts[inst].data)
+    }
+
+    /// Whether a value is varying without the inputs' better variability.
+    fn is_vector(&self, value: Value) -> bool {
+        self.flow.variability[value] == Variability::Varying
+    }
+
+    /// The values whose variability improves if the inputs have theirs.
+    fn propagate(
+        &self,
+        local: &mut Divergence,
+        inputs: &[(Value, Variability)],
+    ) -> BTreeMap<Value, Variability> {
+        let mut better: BTreeMap<Value, Variability> = inputs.iter().copied().collect();
+        for &(value, variability) in inputs {
+            local.variability[value] = Some(variability);
+        }
+        let waits = |data: &InstData| {
+            matches!(
+                data,
+                InstData::Warp { .. } | InstData::Barrier { .. } | InstData::Nanosleep { .. }
+            )
+        };
+        let nodes = self.func.insts_in(self.block);
+        for node in nodes.filter(|node| !waits(&node.data)) {
+            for (idx, &result) in node.results.iter().enumerate() {
+                let before = self.flow.variability[result];
+                let variability = match local.result(self.func, &node.data, idx) {
+                    _ if local.spread[result] => Variability::Varying,
+                    (variability, Because::NotVarying) if self.is_vector(result) => variability,
+                    _ => before,
                 };
-                found.push((value, variability));
-            }
-            ValueDef::Result(..) | ValueDef::Param(..) => {}
-        }
-    }
-    found.sort_unstable_by_key(|&(value, _)| value);
-    found
-}
-
-/// The values whose variability improves if the inputs have theirs.
-fn propagate(
-    func: &Function,
-    flow: &Flow,
-    local: &mut Divergence,
-    block: Block,
-    inputs: &[(Value, Variability)],
-) -> BTreeMap<Value, Variability> {
-    let mut better: BTreeMap<Value, Variability> = inputs.iter().copied().collect();
-    for &(value, variability) in inputs {
-        local.variability[value] = Some(variability);
-    }
-    for &inst in &func.blocks[block].insts {
-        let node = &func.insts[inst];
-        if matches!(
-            node.data,
-            InstData::Warp { .. } | InstData::Barrier { .. } | InstData::Nanosleep { .. }
-        ) {
-            continue;
-        }
-        for (idx, &result) in node.results.iter().enumerate() {
-            let variability = match local.result(func, &node.data, idx) {
-                _ if local.spread[result] => Variability::Varying,
-                (variability, Because::NotVarying)
-                    if flow.variability[result] == Variability::Varying =>
-                {
-                    variability
+                local.variability[result] = Some(variability);
+                if variability != before {
+                    better.insert(result, variability);
                 }
-                _ => flow.variability[result],
-            };
-            local.variability[result] = Some(variability);
-            if variability != flow.variability[result] {
-                better.insert(result, variability);
             }
         }
+        better
     }
-    better
-}
 
-/// The values that the block uses as numbers, lane by lane, or passes on as vectors.
-fn numbers(func: &Function, flow: &Flow, local: &Divergence, block: Block) -> Vec<Value> {
-    let mut numbers = Vec::new();
-    let data = &func.blocks[block];
-    for &inst in &data.insts {
-        crate::analysis::flow::numbers_in(func, local, inst, &mut numbers);
-        let escaping = func.insts[inst].results.iter().copied();
-        numbers.extend(escaping.filter(|&result| {
-            flow.variability[result] == Variability::Varying && flow.escapes[result]
-        }));
+    /// The values that the block uses as numbers, lane by lane, or passes on as vectors.
+    fn numbers(&self, local: &Divergence) -> Vec<Value> {
+        let mut numbers = Vec::new();
+        for node in self.func.insts_in(self.block) {
+            numbers.extend(numbers_in(local, node));
+            let is_passed = |result: &Value| self.is_vector(*result) && self.flow.escapes[*result];
+            numbers.extend(node.results.iter().copied().filter(is_passed));
+        }
+        let term = &self.func.blocks[self.block].term;
+        term.for_each_arg(|arg| numbers.push(arg));
+        numbers
     }
-    data.term.for_each_arg(|arg| numbers.push(arg));
-    numbers
 }

@@ -1,6 +1,8 @@
 //! Clones of regions, for speculation.
 
-use ptxjit_ir::{Block, Function, Inst, InstData, Terminator, Type, Value, ValueDef};
+use ptxjit_ir::{
+    Block, BlockData, Class, Function, Inst, InstData, InstNode, Terminator, Type, Value,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::speculate::ssa_repair::{Repair, predecessors};
@@ -15,11 +17,10 @@ pub(crate) struct Copies {
     pub values: FxHashMap<Value, Value>,
 }
 
-/// Whether an instruction must not be cloned, because lanes wait at it or it calls a function.
-pub(crate) fn is_fixed(func: &Function, gang: u32, inst: Inst) -> bool {
-    let data = &func.insts[inst].data;
-    let is_call = matches!(data, InstData::Call { .. } | InstData::CallIndirect { .. });
-    is_call || waits::can_wait(data, gang)
+/// Whether a block must not be cloned, because lanes wait in it or it calls a function.
+pub(crate) fn has_fixed(func: &Function, gang: u32, block: Block) -> bool {
+    let is_fixed = |data: &InstData| data.class() == Class::Call || waits::can_wait(data, gang);
+    func.insts_in(block).any(|node| is_fixed(&node.data))
 }
 
 /// Whether a region, and a block from an instruction on, can be cloned: no other block leads into
@@ -28,36 +29,20 @@ pub(crate) fn is_fixed(func: &Function, gang: u32, inst: Inst) -> bool {
 pub(crate) fn can_copy(func: &Function, start: Block, at: usize, region: &[Block]) -> bool {
     let preds = predecessors(func);
     let is_inside = |block: &Block| *block == start || region.contains(block);
-    if !region
-        .iter()
-        .all(|&block| preds[block].iter().all(is_inside))
-    {
+    let mut blocks = region.iter();
+    if !blocks.all(|&block| preds[block].iter().all(is_inside)) {
         return false;
     }
-    let rest = &func.blocks[start].insts[at..];
-    let copied: FxHashSet<Inst> = region
-        .iter()
-        .flat_map(|&block| &func.blocks[block].insts)
-        .chain(rest)
-        .copied()
-        .collect();
-    let insts = func.blocks.values().flat_map(|data| &data.insts);
-    let mut work: Vec<Value> = insts
-        .filter(|inst| !copied.contains(inst))
-        .filter_map(|&inst| {
-            if let InstData::EndLane { arg, .. } = func.insts[inst].data {
-                Some(arg)
-            } else {
-                None
-            }
-        })
-        .collect();
+    let insts = region.iter().flat_map(|&block| &func.blocks[block].insts);
+    let insts = insts.chain(&func.blocks[start].insts[at..]);
+    let copied: FxHashSet<Inst> = insts.copied().collect();
+    let others = func.blocks.values().flat_map(|data| &data.insts);
+    let others = others.filter(|inst| !copied.contains(inst));
+    let ends = others.filter_map(|&inst| func.insts[inst].data.as_end_lane());
+    let mut work: Vec<Value> = ends.map(|(arg, _)| arg).collect();
     let mut seen: FxHashSet<Value> = FxHashSet::default();
     while let Some(value) = work.pop() {
-        if !seen.insert(value) {
-            continue;
-        }
-        if let ValueDef::Result(inst, _) = func.values[value].def {
+        if let Some(inst) = func.maker(value).filter(|_| seen.insert(value)) {
             if copied.contains(&inst) {
                 return false;
             }
@@ -70,15 +55,14 @@ pub(crate) fn can_copy(func: &Function, start: Block, at: usize, region: &[Block
 /// Moves a block's instructions from one on, and its terminator, to a new block. The block is left
 /// without a terminator.
 pub(crate) fn split(func: &mut Function, block: Block, at: usize) -> Block {
-    let rest = func.new_block();
     let data = &mut func.blocks[block];
-    let insts = data.insts.split_off(at);
-    let term = std::mem::replace(&mut data.term, Terminator::Exit);
-    let term_loc = data.term_loc;
-    func.blocks[rest].insts = insts;
-    func.blocks[rest].term = term;
-    func.blocks[rest].term_loc = term_loc;
-    rest
+    let rest = BlockData {
+        params: Vec::new(),
+        insts: data.insts.split_off(at),
+        term: std::mem::replace(&mut data.term, Terminator::Exit),
+        term_loc: data.term_loc,
+    };
+    func.blocks.push(rest)
 }
 
 impl Copies {
@@ -90,22 +74,18 @@ impl Copies {
         };
         for &block in &copies.old {
             let new = func.new_block();
-            copies.blocks.insert(block, new);
-            for param in func.blocks[block].params.clone() {
-                let ty = func.ty(param);
-                copies.values.insert(param, func.add_param(new, ty));
-            }
+            func.copy_params(block, new);
             for inst in func.blocks[block].insts.clone() {
-                let node = &func.insts[inst];
-                let (data, loc, results) = (node.data.clone(), node.loc, node.results.clone());
+                let InstNode { data, results, loc } = func.insts[inst].clone();
                 let types: Vec<Type> = results.iter().map(|&result| func.ty(result)).collect();
                 let copied = func.make_inst(data, &types, loc);
-                let pairs = results.iter().zip(func.insts[copied].results.clone());
-                copies.values.extend(pairs.map(|(&old, new)| (old, new)));
                 func.blocks[new].insts.push(copied);
             }
             func.blocks[new].term = func.blocks[block].term.clone();
             func.blocks[new].term_loc = func.blocks[block].term_loc;
+            let pairs = func.defined_in(block).zip(func.defined_in(new));
+            copies.values.extend(pairs);
+            copies.blocks.insert(block, new);
         }
         copies.values.extend(known.iter().copied());
         for &block in &copies.old {
@@ -117,12 +97,8 @@ impl Copies {
     /// Replaces operands and targets by their clones.
     fn rename(&self, func: &mut Function, block: Block) {
         let new = |arg: &mut Value| *arg = self.values.get(arg).copied().unwrap_or(*arg);
-        for inst in func.blocks[block].insts.clone() {
-            func.insts[inst].data.args_mut().into_iter().for_each(new);
-        }
-        let term = &mut func.blocks[block].term;
-        term.for_each_arg_mut(new);
-        for call in term.targets_mut() {
+        func.for_each_arg_mut(block, new);
+        for call in func.blocks[block].term.targets_mut() {
             call.block = self.blocks.get(&call.block).copied().unwrap_or(call.block);
         }
     }
@@ -131,25 +107,13 @@ impl Copies {
     /// way to their uses leads through `bypass`, where they may be anything.
     pub(crate) fn repair_uses(&self, func: &mut Function, bypass: Option<Block>) {
         let copies: Vec<Block> = self.blocks.values().copied().collect();
-        let outside: Vec<Block> = func
-            .blocks
-            .keys()
-            .filter(|block| !self.old.contains(block) && !copies.contains(block))
-            .collect();
+        let mut outside: Vec<Block> = func.blocks.keys().collect();
+        outside.retain(|block| !self.old.contains(block) && !copies.contains(block));
         let preds = predecessors(func);
         for &home in &self.old {
-            let data = &func.blocks[home];
-            let results = data
-                .insts
-                .iter()
-                .flat_map(|&inst| func.insts[inst].results.clone());
-            let defined: Vec<Value> = data.params.iter().copied().chain(results).collect();
-            for value in defined {
-                let used: Vec<Block> = outside
-                    .iter()
-                    .copied()
-                    .filter(|&block| uses(func, block, value))
-                    .collect();
+            for value in func.defined_in(home).collect::<Vec<_>>() {
+                let mut used = outside.clone();
+                used.retain(|&block| func.uses(block, value));
                 if used.is_empty() {
                     continue;
                 }
@@ -161,15 +125,7 @@ impl Copies {
                 }
                 for block in used {
                     let now = repair.start(func, block);
-                    let new = |arg: &mut Value| {
-                        if *arg == value {
-                            *arg = now;
-                        }
-                    };
-                    for inst in func.blocks[block].insts.clone() {
-                        func.insts[inst].data.args_mut().into_iter().for_each(new);
-                    }
-                    func.blocks[block].term.for_each_arg_mut(new);
+                    func.replace_uses(block, value, now);
                 }
             }
         }
@@ -178,19 +134,6 @@ impl Copies {
 
 /// Some value of a type, as an instruction at the end of a block.
 pub(crate) fn any_value(func: &mut Function, block: Block, ty: Type) -> Value {
-    let inst = func.make_inst(
-        InstData::Const { ty, bits: 0 },
-        &[ty],
-        func.blocks[block].term_loc,
-    );
-    func.blocks[block].insts.push(inst);
-    func.insts[inst].results[0]
-}
-
-fn uses(func: &Function, block: Block, value: Value) -> bool {
-    let data = &func.blocks[block];
-    let mut found = false;
-    data.term.for_each_arg(|arg| found |= arg == value);
-    let in_inst = |&inst: &Inst| func.insts[inst].data.args().contains(&value);
-    found || data.insts.iter().any(in_inst)
+    let loc = func.blocks[block].term_loc;
+    func.append(block, InstData::Const { ty, bits: 0 }, ty, loc)
 }

@@ -42,36 +42,18 @@ pub(crate) fn surround(
 ) -> GroupLoop {
     let head = func.new_block();
     let (is_member, of_group) = membership(func, head, quotient, loc);
-    let of_lane = func.insts[quotient.inst].results[0];
     for &block in region {
-        let new = |arg: &mut Value| {
-            if *arg == of_lane {
-                *arg = of_group;
-            }
-        };
-        for inst in func.blocks[block].insts.clone() {
-            func.insts[inst].data.args_mut().into_iter().for_each(new);
-        }
-        func.blocks[block].term.for_each_arg_mut(new);
+        func.replace_uses(block, func.result(quotient.inst), of_group);
         quotient.compare_in(func, block, of_group);
     }
     let latch = func.new_block();
-    for param in func.blocks[end].params.clone() {
-        let ty = func.ty(param);
-        func.add_param(latch, ty);
-    }
+    func.copy_params(end, latch);
     for &block in region {
-        for call in func.blocks[block].term.targets_mut() {
-            if call.block == end {
-                call.block = latch;
-            }
-        }
+        func.redirect(block, end, latch);
     }
     let results = func.blocks[latch].params.clone();
-    let skipped: Vec<Value> = results
-        .iter()
-        .map(|&param| any_value(func, head, func.ty(param)))
-        .collect();
+    let any = |&param: &Value| any_value(func, head, func.ty(param));
+    let skipped: Vec<Value> = results.iter().map(any).collect();
     let branch = |then_: BlockCall, else_: BlockCall| Terminator::Brif {
         cond: is_member,
         then_,
@@ -98,27 +80,22 @@ fn membership(func: &mut Function, head: Block, quotient: Quotient, loc: SrcLoc)
         ..
     } = quotient;
     let shift = quotient.shift(func);
-    let mut put = |data: InstData, ty: Type| {
-        let inst = func.make_inst(data, &[ty], loc);
-        func.blocks[head].insts.push(inst);
-        func.insts[inst].results[0]
-    };
-    let binary = |op, ty, args| InstData::IntBinary { op, ty, args };
-    let compare = |op, args| InstData::Compare { op, ty, args };
+    let mut put = |data: InstData, ty: Type| func.append(head, data, ty, loc);
+    let binary = |op, args| InstData::binary(op, ty, args);
+    let compare = |op, args| InstData::compare(op, ty, args);
+    let logic = |op, args| InstData::binary(op, Type::B1, args);
     let first = put(InstData::FirstRunning { ty, arg: affine }, ty);
-    let of_group = put(binary(op, ty, [first, divisor]), ty);
+    let of_group = put(binary(op, [first, divisor]), ty);
+    let args = [of_group, divisor];
     let (least, width) = match shift {
         Some(count) => {
-            let least = put(binary(IntBinaryOp::Shl, ty, [of_group, divisor]), ty);
+            let least = put(binary(IntBinaryOp::Shl, args), ty);
             let bits = 1 << count;
             (least, put(InstData::Const { ty, bits }, ty))
         }
-        None => {
-            let args = [of_group, divisor];
-            (put(binary(IntBinaryOp::Mul, ty, args), ty), divisor)
-        }
+        None => (put(binary(IntBinaryOp::Mul, args), ty), divisor),
     };
-    let beyond = put(binary(IntBinaryOp::Sub, ty, [affine, least]), ty);
+    let beyond = put(binary(IntBinaryOp::Sub, [affine, least]), ty);
     let is_below = put(compare(CompareOp::Ult, [beyond, width]), Type::B1);
     if shift.is_some() {
         return (is_below, of_group);
@@ -126,15 +103,9 @@ fn membership(func: &mut Function, head: Block, quotient: Quotient, loc: SrcLoc)
     // The numbers of a last, partial interval end before the type's, and all lanes have the same
     // quotient by zero.
     let is_above = put(compare(CompareOp::Uge, [affine, least]), Type::B1);
-    let is_inside = put(
-        binary(IntBinaryOp::And, Type::B1, [is_below, is_above]),
-        Type::B1,
-    );
+    let is_inside = put(logic(IntBinaryOp::And, [is_below, is_above]), Type::B1);
     let zero = put(InstData::Const { ty, bits: 0 }, ty);
     let by_zero = put(compare(CompareOp::Eq, [divisor, zero]), Type::B1);
-    let is_member = put(
-        binary(IntBinaryOp::Or, Type::B1, [is_inside, by_zero]),
-        Type::B1,
-    );
+    let is_member = put(logic(IntBinaryOp::Or, [is_inside, by_zero]), Type::B1);
     (is_member, of_group)
 }

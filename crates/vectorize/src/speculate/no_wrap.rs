@@ -20,7 +20,6 @@
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
     Block, BlockCall, CompareOp, Function, Inst, InstData, IntBinaryOp, Terminator, Type, Value,
-    ValueDef,
 };
 use ptxjit_passes::transform::dce;
 use rustc_hash::FxHashMap;
@@ -29,7 +28,7 @@ use crate::analysis::divergence::Divergence;
 use crate::cost;
 use crate::speculate::clone::{self, Copies};
 use crate::speculate::stable::Stable;
-use crate::{PlanFacts, order};
+use crate::{Setup, order};
 
 mod guards;
 mod regions;
@@ -38,7 +37,7 @@ mod steps;
 
 use guards::{Outcome, Test};
 use regions::{detach_end, is_accessed, region};
-use sites::{Finder, find_leads, is_candidate};
+use sites::{Finder, Leads, find_leads, is_candidate};
 use steps::Steps;
 
 /// How an index may deviate from an affine one.
@@ -82,33 +81,21 @@ struct Site {
 }
 
 /// Versions the code behind such instructions; returns how many versions were made.
-pub(crate) fn run(
-    func: &mut Function,
-    entries: &[Block],
-    gang: u32,
-    facts: PlanFacts,
-    assume_affine: bool,
-) -> usize {
-    if gang == 1 || !entries.is_empty() {
+pub(crate) fn run(func: &mut Function, setup: &Setup<'_>) -> usize {
+    if !setup.starts_together() {
         return 0;
     }
     let mut done: SecondaryMap<Block, bool> = SecondaryMap::new();
     let mut n_copied = 0;
     let mut leads = find_leads(func);
-    let mut analyses = Analyses {
-        gang,
-        facts,
-        assume_affine,
-        known: None,
-    };
+    let mut analyses = Analyses { setup, known: None };
     for block in func.blocks.keys().collect::<Vec<_>>() {
         let is_over = done[block] || n_copied == cost::MOST_STARTS;
         if is_over || !may_wrap(func, block, &leads) {
             continue;
         }
         let mut sites = analyses.sites(func, block, &leads);
-        let is_loop = |call: &&BlockCall| call.block == block;
-        if !sites.is_empty() && func.blocks[block].term.targets().iter().any(is_loop) {
+        if !sites.is_empty() && func.successors(block).any(|to| to == block) {
             detach_end(func, block, &sites);
             analyses.known = None;
             sites = analyses.sites(func, block, &leads);
@@ -116,7 +103,7 @@ pub(crate) fn run(
         let [first, ..] = sites[..] else {
             continue;
         };
-        let Some(region) = region(func, gang, block) else {
+        let Some(region) = region(func, setup.gang, block) else {
             continue;
         };
         let insts = &func.blocks[block].insts;
@@ -141,50 +128,46 @@ pub(crate) fn run(
 }
 
 /// Whether an index of the block that leads to an address may wrap.
-fn may_wrap(func: &Function, block: Block, leads: &SecondaryMap<Value, bool>) -> bool {
-    let mut insts = func.blocks[block].insts.iter();
-    insts.any(|&inst| {
-        let node = &func.insts[inst];
-        is_candidate(&node.data) && node.results.iter().any(|&result| leads[result])
-    })
+fn may_wrap(func: &Function, block: Block, leads: &Leads) -> bool {
+    let mut nodes = func.insts_in(block);
+    nodes.any(|node| is_candidate(&node.data) && node.results.iter().any(|&result| leads[result]))
 }
 
 /// The analyses of a function, for as long as it does not change.
-struct Analyses {
-    gang: u32,
-    facts: PlanFacts,
-    assume_affine: bool,
-    known: Option<(Divergence, Stable)>,
+struct Analyses<'a> {
+    setup: &'a Setup<'a>,
+    known: Option<Known>,
 }
 
-impl Analyses {
+/// What the analyses know.
+struct Known {
+    divergence: Divergence,
+    stable: Stable,
+}
+
+impl Known {
+    fn new(func: &Function, setup: &Setup<'_>) -> Known {
+        let mut divergence = Divergence::new(setup.gang, setup.facts);
+        let order = order::run(func, &[]);
+        divergence.propagate(func, &order);
+        let stable = Stable::new(func, order, setup.assume_affine);
+        Known { divergence, stable }
+    }
+}
+
+impl Analyses<'_> {
     /// The instructions of a block that may wrap an index of an address.
-    fn sites(
-        &mut self,
-        func: &Function,
-        block: Block,
-        leads: &SecondaryMap<Value, bool>,
-    ) -> Vec<Site> {
-        let (divergence, stable) = &*self.known.get_or_insert_with(|| {
-            let mut divergence = Divergence::new(self.gang, self.facts);
-            let order = order::run(func, &[]);
-            divergence.propagate(func, &order);
-            (divergence, Stable::new(func, order, self.assume_affine))
-        });
-        let finder = Finder {
-            func,
-            divergence,
-            stable,
-            block,
-        };
-        finder.sites(leads)
+    fn sites(&mut self, func: &Function, block: Block, leads: &Leads) -> Vec<Site> {
+        let new = || Known::new(func, self.setup);
+        let known = &*self.known.get_or_insert_with(new);
+        Finder { func, known, block }.sites(leads)
     }
 }
 
 /// Clones the rest of the block from the first of the instructions on, and the region.
 fn copy(
     func: &mut Function,
-    (divergence, stable): &(Divergence, Stable),
+    known: &Known,
     (start, rest): (Block, Block),
     region: Vec<Block>,
     sites: &[Site],
@@ -193,8 +176,7 @@ fn copy(
     let n_before = func.blocks[start].insts.len();
     let mut test = Test {
         func,
-        divergence,
-        stable,
+        known,
         block: start,
         rest,
         loc,
@@ -214,7 +196,7 @@ fn copy(
     let copies = Copies::new(func, old, &[]);
     let same = |value: Value| copies.values.get(&value).copied().unwrap_or(value);
     let before = sites_of(&passed);
-    let mut steps = Steps::new((divergence, stable), start, &copies, &before);
+    let mut steps = Steps::new(known, start, &copies, &before);
     for (site, outcome) in passed {
         match outcome {
             Outcome::Step(quotients) => steps.put(func, &site, quotients),
@@ -273,23 +255,15 @@ fn put_sum(
 ) {
     let (loc, ty) = (func.insts[site.inst].loc, site.ty);
     let result = same(func.insts[site.inst].results[0]);
-    let ValueDef::Result(inst, _) = func.values[result].def else {
-        unreachable!("copies of instructions are instructions")
-    };
-    let mut zero = || {
-        let zero = func.make_inst(InstData::Const { ty, bits: 0 }, &[ty], loc);
-        func.blocks[start].insts.push(zero);
-        func.insts[zero].results[0]
-    };
+    let inst = func
+        .maker(result)
+        .expect("copies of instructions are instructions");
+    let mut zero = || func.append(start, InstData::Const { ty, bits: 0 }, ty, loc);
     let args = match outcome {
         Outcome::Away(distance) => [same(site.affine), distance],
         Outcome::Affine => [same(site.affine), zero()],
         Outcome::Same(value) => [value, zero()],
         Outcome::Step(_) => unreachable!("steps are selections"),
     };
-    func.insts[inst].data = InstData::IntBinary {
-        op: IntBinaryOp::Add,
-        ty,
-        args,
-    };
+    func.insts[inst].data = InstData::binary(IntBinaryOp::Add, ty, args);
 }

@@ -70,11 +70,9 @@ impl<'p> Repair<'p> {
             let preds = self.preds;
             for &pred in &preds[block] {
                 let arg = self.end_lazy(func, pred);
-                for call in func.blocks[pred].term.targets_mut() {
-                    if call.block == block {
-                        call.args.push(arg);
-                    }
-                }
+                let targets = func.blocks[pred].term.targets_mut().into_iter();
+                let calls = targets.filter(|call| call.block == block);
+                calls.for_each(|call| call.args.push(arg));
             }
         }
     }

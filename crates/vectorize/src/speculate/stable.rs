@@ -2,7 +2,7 @@
 //! lane covers all lanes.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Function, InstData, Value, ValueDef};
+use ptxjit_ir::{Block, Function, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Order;
@@ -11,17 +11,13 @@ use crate::cost;
 
 /// Whether every value whose first or last lane is read is affine or uniform.
 pub(crate) fn hold(func: &Function, variability: &SecondaryMap<Value, Variability>) -> bool {
-    let mut insts = func.blocks.values().flat_map(|data| &data.insts);
-    insts.all(|&inst| {
-        if let InstData::EndLane { arg, .. } = func.insts[inst].data {
-            matches!(
-                variability[arg],
-                Variability::Uniform | Variability::Affine { may_wrap: None, .. }
-            )
-        } else {
-            true
-        }
-    })
+    let is_even = |value: Value| {
+        let found = variability[value];
+        found == Variability::Uniform || found.exact_stride().is_some()
+    };
+    let nodes = func.blocks.keys().flat_map(|block| func.insts_in(block));
+    let mut ends = nodes.filter_map(|node| node.data.as_end_lane());
+    ends.all(|(arg, _)| is_even(arg))
 }
 
 /// Where values are defined, and which are stable.
@@ -39,19 +35,14 @@ impl Stable {
     /// finished plan.
     pub(crate) fn new(func: &Function, order: Order, assume_affine: bool) -> Stable {
         let mut home: SecondaryMap<Value, Option<Block>> = SecondaryMap::new();
-        for (block, data) in func.blocks.iter() {
-            for &inst in &data.insts {
-                for &result in &func.insts[inst].results {
-                    home[result] = Some(block);
-                }
-            }
+        for block in func.blocks.keys() {
+            let results = func.insts_in(block).flat_map(|node| &node.results);
+            results.for_each(|&result| home[result] = Some(block));
         }
         let mut passed: FxHashMap<Value, Vec<(Value, Block)>> = FxHashMap::default();
         for (block, data) in func.blocks.iter().filter(|_| assume_affine) {
-            for call in data.term.targets() {
-                if order.loop_range(call.block).is_none() {
-                    continue;
-                }
+            let targets = data.term.targets().into_iter();
+            for call in targets.filter(|call| order.loop_range(call.block).is_some()) {
                 for (&param, &arg) in func.blocks[call.block].params.iter().zip(&call.args) {
                     home[param] = Some(call.block);
                     passed.entry(param).or_default().push((arg, block));
@@ -75,31 +66,25 @@ impl Stable {
             if !seen.insert((value, user)) {
                 continue;
             }
-            let Some(home) = self.home[value] else {
+            let home = self.home[value].filter(|&home| self.is_inside(home, user));
+            let Some(home) = home.filter(|_| seen.len() <= cost::MOST_DEFINITIONS) else {
                 return false;
             };
-            if seen.len() > cost::MOST_DEFINITIONS || !self.is_inside(home, user) {
+            if let Some(data) = func.def_inst(value) {
+                let args = data.args().into_iter();
+                work.extend(args.map(|arg| (arg, home)));
+            } else if let Some(passed) = self.passed.get(&value) {
+                work.extend(passed);
+            } else {
                 return false;
             }
-            let ValueDef::Result(inst, _) = func.values[value].def else {
-                let Some(passed) = self.passed.get(&value) else {
-                    return false;
-                };
-                work.extend(passed);
-                continue;
-            };
-            let args = func.insts[inst].data.args();
-            work.extend(args.into_iter().map(|arg| (arg, home)));
         }
         true
     }
 
     /// Whether a block is in the innermost loop that contains another, if there is one.
     fn is_inside(&self, home: Block, user: Block) -> bool {
-        self.order.innermost(home).is_none_or(|header| {
-            let (range, at) = (self.order.loop_range(header), self.order.block_pos[user]);
-            let holds = |at: u32| range.is_some_and(|range| range.contains(&(at as usize)));
-            at.is_some_and(holds)
-        })
+        let around = self.order.enclosing(home);
+        around.is_none_or(|range| self.order.is_in(&range, user))
     }
 }

@@ -13,13 +13,9 @@ use crate::{Plan, Variability};
 /// The speculated stride of each varying address of a load or store, where there is one.
 pub(crate) fn run(func: &Function, plan: &Plan) -> SecondaryMap<Value, Option<i64>> {
     let mut out = SecondaryMap::new();
-    for node in func.insts.values() {
-        let Some(Access { addr, .. }) = node.data.access() else {
-            continue;
-        };
-        if plan.variability[addr] == Variability::Varying {
-            out[addr] = distance(func, plan, addr, cost::DEPTH_OF_STRIDE);
-        }
+    let accesses = func.insts.values().filter_map(|node| node.data.access());
+    for Access { addr, .. } in accesses.filter(|access| plan.is_varying(access.addr)) {
+        out[addr] = distance(func, plan, addr, cost::DEPTH_OF_STRIDE);
     }
     out
 }

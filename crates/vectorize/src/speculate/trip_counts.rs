@@ -20,7 +20,7 @@
 use cranelift_entity::SecondaryMap;
 use ptxjit_ir::{
     Block, BlockCall, CompareOp, Function, Inst, InstData, IntBinaryOp, SrcLoc, Terminator, Type,
-    Value, ValueDef,
+    Value,
 };
 
 use crate::analysis::divergence::Divergence;
@@ -31,7 +31,7 @@ use crate::heuristics::Heuristic;
 use crate::speculate::clone::{self, Copies};
 use crate::speculate::groups;
 use crate::speculate::stable::Stable;
-use crate::{PlanFacts, order};
+use crate::{Setup, order};
 use ptxjit_passes::analysis::{cfg, dominators, loops};
 
 /// A quotient of an affine value.
@@ -54,34 +54,29 @@ impl Quotient {
             .filter(|_| self.op != IntBinaryOp::Udiv)
     }
 
+    /// Whether it is easy to tell which values have the same quotient.
+    fn has_bounds(&self, func: &Function) -> bool {
+        self.op == IntBinaryOp::Udiv || self.shift(func).is_some()
+    }
+
     /// In a block where the quotient is `known` to be uniform, `affine < 3 << 8` is `known < 3`.
     pub(super) fn compare_in(&self, func: &mut Function, block: Block, known: Value) {
         let count = self.shift(func).filter(|_| self.op == IntBinaryOp::Ushr);
         let Some(count) = count else { return };
         for idx in 0..func.blocks[block].insts.len() {
             let inst = func.blocks[block].insts[idx];
-            let InstData::Compare {
-                op: op @ (CompareOp::Ult | CompareOp::Uge),
-                ty,
-                args: [affine, bound],
-            } = func.insts[inst].data
-            else {
-                continue;
-            };
-            let Some(bits) = func.as_const(bound).filter(|_| affine == self.affine) else {
-                continue;
-            };
-            if bits & ((1 << count) - 1) != 0 {
-                continue;
+            let node = &func.insts[inst];
+            if let Some((op @ (CompareOp::Ult | CompareOp::Uge), ty, [affine, bound])) =
+                node.data.as_compare()
+                && let Some(bits) = func.as_const(bound).filter(|_| affine == self.affine)
+                && bits & ((1 << count) - 1) == 0
+            {
+                let bits = bits >> count;
+                let bound = func.make_inst(InstData::Const { ty, bits }, &[ty], node.loc);
+                func.blocks[block].insts.insert(idx, bound);
+                let args = [known, func.result(bound)];
+                func.insts[inst].data = InstData::compare(op, ty, args);
             }
-            let bound = InstData::Const {
-                ty,
-                bits: bits >> count,
-            };
-            let bound = func.make_inst(bound, &[ty], func.insts[inst].loc);
-            func.blocks[block].insts.insert(idx, bound);
-            let args = [known, func.insts[bound].results[0]];
-            func.insts[inst].data = InstData::Compare { op, ty, args };
         }
     }
 }
@@ -97,23 +92,23 @@ pub(crate) struct Versions {
 }
 
 /// Versions the code that depends on quotients.
-pub(crate) fn run(func: &mut Function, entries: &[Block], gang: u32, facts: PlanFacts) -> Versions {
+pub(crate) fn run(func: &mut Function, setup: &Setup<'_>) -> Versions {
     let mut versions = Versions::default();
-    if gang == 1 || !entries.is_empty() {
+    if !setup.starts_together() {
         return versions;
     }
-    let order = order::run(func, entries);
+    let order = order::run(func, &[]);
     let spins = progress::run(func, &order);
-    let mut divergence = Divergence::new(gang, facts);
+    let mut divergence = Divergence::new(setup.gang, setup.facts);
     divergence.propagate(func, &order);
-    let stable = Stable::new(func, order, false);
-    let found: Vec<(Block, Quotient)> = func
-        .blocks
-        .keys()
-        .filter_map(|block| Some((block, quotient(func, &divergence, &stable, block)?)))
-        .take(cost::MOST_BRANCHES)
-        .collect();
-    let is_on = facts.switches.is_on(Heuristic::LaneGroups);
+    let finder = Finder {
+        func,
+        divergence: &divergence,
+        stable: &Stable::new(func, order, false),
+    };
+    let found = func.blocks.keys();
+    let found = found.filter_map(|block| Some((block, finder.quotient(block)?)));
+    let found: Vec<(Block, Quotient)> = found.take(cost::MOST_BRANCHES).collect();
     for (block, quotient) in found {
         if versions.cold[block] {
             continue;
@@ -121,83 +116,84 @@ pub(crate) fn run(func: &mut Function, entries: &[Block], gang: u32, facts: Plan
         let insts = &func.blocks[block].insts;
         let at = insts.iter().position(|&inst| inst == quotient.inst);
         let at = at.expect("the quotient is there");
-        if let Some((region, end)) = region(func, gang, block)
+        if let Some((region, end)) = region(func, setup.gang, block)
             && clone::can_copy(func, block, at, &region)
         {
-            let shifts = quotient.op != IntBinaryOp::Udiv;
-            let has_bounds = !shifts || quotient.shift(func).is_some();
             let waits = region.iter().any(|&block| spins[block].is_some());
-            let grouped = (is_on && has_bounds && !waits).then_some(end);
+            let may_group = setup.is_on(Heuristic::LaneGroups) && quotient.has_bounds(func);
+            let grouped = (may_group && !waits).then_some(end);
             let old = copy(func, (block, at), &region, quotient, grouped);
             versions.n_versions += 1;
             versions.n_grouped += usize::from(grouped.is_some());
-            old.into_iter()
-                .for_each(|block| versions.cold[block] = true);
+            for block in old {
+                versions.cold[block] = true;
+            }
         }
     }
     versions
 }
 
-/// The quotient that must be uniform for the block's branch to be.
-#[expect(clippy::wildcard_enum_match_arm, reason = "others hide no quotient")]
-fn quotient(
-    func: &Function,
-    divergence: &Divergence,
-    stable: &Stable,
-    block: Block,
-) -> Option<Quotient> {
-    let data = &func.blocks[block];
-    let Terminator::Brif { cond, .. } = data.term else {
-        return None;
-    };
-    let variability = |value: Value| divergence.variability[value].unwrap_or(Variability::Uniform);
-    if variability(cond) == Variability::Uniform {
-        return None;
-    }
-    // From the branch's condition back to its operands.
-    let mut work = vec![cond];
-    while let Some(value) = work.pop() {
-        let ValueDef::Result(inst, _) = func.values[value].def else {
-            continue;
-        };
-        if !data.insts.contains(&inst) {
-            continue;
+/// What tells quotients.
+struct Finder<'a> {
+    func: &'a Function,
+    divergence: &'a Divergence,
+    stable: &'a Stable,
+}
+
+impl Finder<'_> {
+    /// The quotient that must be uniform for the block's branch to be.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others hide no quotient")]
+    fn quotient(&self, block: Block) -> Option<Quotient> {
+        let data = &self.func.blocks[block];
+        let cond = data.term.condition()?;
+        if self.divergence.variability(cond) == Variability::Uniform {
+            return None;
         }
-        match func.insts[inst].data {
-            InstData::IntBinary {
-                op: op @ (IntBinaryOp::Ushr | IntBinaryOp::Sshr | IntBinaryOp::Udiv),
-                ty: ty @ (Type::B32 | Type::B64),
-                args: [affine, divisor],
-            } if variability(divisor) == Variability::Uniform => {
-                let Variability::Affine {
-                    stride,
-                    may_wrap: None,
-                    ..
-                } = variability(affine)
-                else {
-                    continue;
-                };
-                let most = u64::from(divergence.gang - 1);
-                let span = stride.unsigned_abs().saturating_mul(most);
-                if spans_two(span, op, func.as_const(divisor))
-                    && stable.is_stable_in(func, affine, block)
-                {
-                    return Some(Quotient {
-                        inst,
-                        op,
-                        ty,
-                        affine,
-                        divisor,
-                        rises: stride > 0,
-                    });
+        // From the branch's condition back to its operands.
+        let mut work = vec![cond];
+        while let Some(value) = work.pop() {
+            let maker = self.func.maker(value);
+            let Some(inst) = maker.filter(|inst| data.insts.contains(inst)) else {
+                continue;
+            };
+            match self.func.insts[inst].data {
+                InstData::IntBinary {
+                    op: IntBinaryOp::Ushr | IntBinaryOp::Sshr | IntBinaryOp::Udiv,
+                    ty: Type::B32 | Type::B64,
+                    args: [_, divisor],
+                } if self.divergence.variability(divisor) == Variability::Uniform => {
+                    if let Some(quotient) = self.quotient_of(inst, block) {
+                        return Some(quotient);
+                    }
                 }
+                InstData::IntBinary { args, .. } | InstData::Compare { args, .. } => {
+                    work.extend(args)
+                }
+                InstData::Resize { arg, .. } | InstData::IntUnary { arg, .. } => work.push(arg),
+                _ => {}
             }
-            InstData::IntBinary { args, .. } | InstData::Compare { args, .. } => work.extend(args),
-            InstData::Resize { arg, .. } | InstData::IntUnary { arg, .. } => work.push(arg),
-            _ => {}
         }
+        None
     }
-    None
+
+    /// The quotient that an instruction computes, if the divided value is affine and stays so, and
+    /// its lanes have two quotients at most.
+    fn quotient_of(&self, inst: Inst, block: Block) -> Option<Quotient> {
+        let (op, ty, [affine, divisor]) = self.func.insts[inst].data.as_binary()?;
+        let stride = self.divergence.variability(affine).exact_stride()?;
+        let most = u64::from(self.divergence.gang - 1);
+        let span = stride.unsigned_abs().saturating_mul(most);
+        let is_one = spans_two(span, op, self.func.as_const(divisor))
+            && self.stable.is_stable_in(self.func, affine, block);
+        is_one.then_some(Quotient {
+            inst,
+            op,
+            ty,
+            affine,
+            divisor,
+            rises: stride > 0,
+        })
+    }
 }
 
 /// Whether values that lie so far apart at most have two quotients at most. A divisor that is not
@@ -217,7 +213,6 @@ fn region(func: &Function, gang: u32, start: Block) -> Option<(Vec<Block>, Block
     let graph = cfg::run(func);
     let (dom, post) = (dominators::run(&graph), dominators::run_post(func, &graph));
     let forest = loops::run(&graph);
-    let is_fixed = |&inst: &Inst| clone::is_fixed(func, gang, inst);
     let mut region: Vec<Block> = Vec::new();
     let mut from = start;
     while let Some(end) = post.idom(from) {
@@ -237,14 +232,11 @@ fn region(func: &Function, gang: u32, start: Block) -> Option<(Vec<Block>, Block
         }
         let has_loop = more.iter().any(|&block| forest.headed_by(block).is_some());
         let is_own = |&block: &Block| {
-            let insts = &func.blocks[block].insts;
-            block != start && dom.dominates(start, block) && !insts.iter().any(is_fixed)
+            let is_behind = block != start && dom.dominates(start, block);
+            is_behind && !clone::has_fixed(func, gang, block)
         };
-        let n_insts: usize = region
-            .iter()
-            .chain(&more)
-            .map(|&block| func.blocks[block].insts.len())
-            .sum();
+        let n_insts = region.iter().chain(&more);
+        let n_insts: usize = n_insts.map(|&block| func.blocks[block].insts.len()).sum();
         let fits = n_insts <= cost::COPIED_FOR_TRIP_COUNTS.insts
             && more.len() <= cost::COPIED_FOR_TRIP_COUNTS.blocks;
         if !has_loop || !fits || !more.iter().all(is_own) {
@@ -269,7 +261,7 @@ fn copy(
     let old_rest = clone::split(func, start, at);
     let (same, of_first) = test(func, start, quotient, loc);
     let old = std::iter::once(old_rest).chain(region.iter().copied());
-    let known = (func.insts[quotient.inst].results[0], of_first);
+    let known = (func.result(quotient.inst), of_first);
     let copies = Copies::new(func, old.collect(), &[known]);
     for &block in &copies.old {
         quotient.compare_in(func, copies.blocks[&block], of_first);
@@ -298,45 +290,19 @@ fn test(func: &mut Function, block: Block, quotient: Quotient, loc: SrcLoc) -> (
         rises,
         ..
     } = quotient;
-    let mut put = |data: InstData, ty: Type| {
-        let inst = func.make_inst(data, &[ty], loc);
-        func.blocks[block].insts.push(inst);
-        func.insts[inst].results[0]
-    };
-    let [first, last] = [false, true].map(|last| {
-        put(
-            InstData::EndLane {
-                ty,
-                last,
-                arg: affine,
-            },
-            ty,
-        )
-    });
-    let [of_first, of_last] = [first, last].map(|arg| {
-        let args = [arg, divisor];
-        put(InstData::IntBinary { op, ty, args }, ty)
-    });
-    let equal = |args: [Value; 2]| InstData::Compare {
-        op: CompareOp::Eq,
-        ty,
-        args,
-    };
-    let same = put(equal([of_first, of_last]), Type::B1);
+    let mut put = |data: InstData, ty: Type| func.append(block, data, ty, loc);
+    let arg = affine;
+    let [first, last] = [false, true].map(|last| put(InstData::EndLane { ty, last, arg }, ty));
+    let of = |arg: Value| InstData::binary(op, ty, [arg, divisor]);
+    let [of_first, of_last] = [first, last].map(|arg| put(of(arg), ty));
+    let same = InstData::compare(CompareOp::Eq, ty, [of_first, of_last]);
+    let same = put(same, Type::B1);
     if op != IntBinaryOp::Udiv {
         return (same, of_first);
     }
     // If the affine value wraps, both ends can have a quotient that lanes between them have not.
-    let in_order = InstData::Compare {
-        op: CompareOp::Ule,
-        ty,
-        args: if rises { [first, last] } else { [last, first] },
-    };
-    let in_order = put(in_order, Type::B1);
-    let both = InstData::IntBinary {
-        op: IntBinaryOp::And,
-        ty: Type::B1,
-        args: [same, in_order],
-    };
+    let ends = if rises { [first, last] } else { [last, first] };
+    let in_order = put(InstData::compare(CompareOp::Ule, ty, ends), Type::B1);
+    let both = InstData::binary(IntBinaryOp::And, Type::B1, [same, in_order]);
     (put(both, Type::B1), of_first)
 }

@@ -1,7 +1,7 @@
 //! How the range of a value follows from its operands, told from its instruction.
 
 use ptxjit_ir::{
-    Inst, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, SharedBy, SpecialReg, Type, Value, ValueDef,
+    Inst, InstData, IntBinaryOp, IntUnaryOp, ResizeOp, SharedBy, SpecialReg, Type, Value,
 };
 
 use super::{Finder, Form, Scope};
@@ -20,27 +20,15 @@ impl Finder<'_> {
     /// for the first lane: `x + (f(first x) - first x)` is `f(x)` in all lanes behind the guard, so
     /// that it has the range of `f`.
     fn guarded(&self, inst: Inst) -> Option<Value> {
-        let InstData::IntBinary {
-            op: IntBinaryOp::Add,
-            ty: Type::B32,
-            args: [x, moved],
-        } = self.func.insts[inst].data
-        else {
+        let data = &self.func.insts[inst].data;
+        let (IntBinaryOp::Add, Type::B32, [x, moved]) = data.as_binary()? else {
             return None;
         };
-        let &InstData::IntBinary {
-            op: IntBinaryOp::Sub,
-            args: [wrapped, first],
-            ..
-        } = self.func.def_inst(moved)?
-        else {
+        let (IntBinaryOp::Sub, _, [wrapped, first]) = self.func.as_binary(moved)? else {
             return None;
         };
-        let is_first = matches!(
-            self.func.def_inst(first),
-            Some(&InstData::EndLane { last: false, arg, .. }) if arg == x
-        );
-        is_first.then_some(wrapped)
+        let end = self.func.def_inst(first)?.as_end_lane()?;
+        (end == (x, false)).then_some(wrapped)
     }
 
     /// The divisor, if this is the largest multiple of it up to a number: the rest is a remainder.
@@ -50,27 +38,17 @@ impl Finder<'_> {
             let [a, b] = args.map(|arg| self.divisor_of(number, arg));
             return a.filter(|_| a == b);
         }
-        let Some(&InstData::IntBinary {
-            op: IntBinaryOp::Mul,
-            ty: Type::B32,
-            args: [quotient, divisor],
-        }) = self.func.def_inst(multiple)
+        let (IntBinaryOp::Mul, Type::B32, [quotient, divisor]) = self.func.as_binary(multiple)?
         else {
             return None;
         };
-        let Some(&InstData::IntBinary {
-            op: IntBinaryOp::Sdiv | IntBinaryOp::Udiv,
-            args: [dividend, by],
-            ..
-        }) = self.func.def_inst(quotient)
+        let (IntBinaryOp::Sdiv | IntBinaryOp::Udiv, _, [dividend, by]) =
+            self.func.as_binary(quotient)?
         else {
             return None;
         };
-        let is_number = dividend == number
-            || matches!(
-                self.func.def_inst(dividend),
-                Some(&InstData::EndLane { arg, .. }) if arg == number
-            );
+        let end = self.func.def_inst(dividend).and_then(InstData::as_end_lane);
+        let is_number = dividend == number || end.is_some_and(|(arg, _)| arg == number);
         let is_constant = self.func.as_const(divisor).is_some_and(|it| it as i32 > 1);
         (is_number && is_constant && by == divisor).then_some(divisor)
     }
@@ -81,7 +59,7 @@ impl Finder<'_> {
         if self.func.as_const(value).is_some() || self.is_uniform[value] {
             return Some(Form::Uniform);
         }
-        let ValueDef::Result(inst, _) = self.func.values[value].def else {
+        let Some(inst) = self.func.maker(value) else {
             return match self.counters.merges.contains_key(&value) {
                 true => Some(Form::Merge),
                 false => self.counter(value).map(|_| Form::Counter),

@@ -20,12 +20,9 @@ impl<'a> Finder<'a> {
         };
         // Until more is known: a counter must not depend on itself.
         self.known.borrow_mut().insert(value, false);
+        let is_known = |input| self.is_known(input, DEPTH, nested);
         let inputs = self.inputs(value);
-        let known = inputs.is_some_and(|inputs| {
-            inputs
-                .into_iter()
-                .all(|input| self.is_known(input, DEPTH, nested))
-        });
+        let known = inputs.is_some_and(|inputs| inputs.into_iter().all(is_known));
         self.known.borrow_mut().insert(value, known);
         known
     }
@@ -116,10 +113,10 @@ impl<'a> Finder<'a> {
                 | Form::ZeroExtended(_)
                 | Form::Least(_)
                 | Form::Greatest(_)),
-            ) => self
-                .operands(value, form)
-                .into_iter()
-                .all(|operand| self.is_single(operand, depth)),
+            ) => {
+                let mut operands = self.operands(value, form).into_iter();
+                operands.all(|operand| self.is_single(operand, depth))
+            }
         }
     }
 

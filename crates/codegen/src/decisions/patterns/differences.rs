@@ -40,6 +40,13 @@ impl Differences {
         Some(Differences { more, swizzled })
     }
 
+    /// How much more each lane of a quad has than the one before, if that is the same for all.
+    pub(super) fn step_within_quads(&self) -> Option<i32> {
+        let step = |lane: usize| self.more[lane + 1].wrapping_sub(self.more[lane]);
+        let is_even = (0..WARP).all(|lane| lane % 4 == 3 || step(lane) == step(0));
+        is_even.then_some(step(0) as i32)
+    }
+
     /// Those of a multiple, unless the value is swizzled.
     fn times(self, factor: u32) -> Option<Differences> {
         let more = self.more.map(|more| more.wrapping_mul(factor));
@@ -100,12 +107,10 @@ impl Split {
         let low = self.lanes.map(|bits| bits as u32);
         let uniform = self.uniform as u32;
         let swizzled = low.map(|bits| (bits ^ low[0]) & uniform);
+        let is_swizzled = swizzled != [0; WARP];
         Differences {
             more: low.map(|bits| (bits & !uniform).wrapping_sub(low[0] & !uniform)),
-            swizzled: swizzled
-                .iter()
-                .any(|&bits| bits != 0)
-                .then_some((value, swizzled)),
+            swizzled: is_swizzled.then_some((value, swizzled)),
         }
     }
 }
@@ -132,12 +137,7 @@ impl Patterns<'_> {
         if let Some(split) = self.split(value, depth) {
             return Some(split.differences(value));
         }
-        if let Variability::Affine {
-            stride,
-            may_wrap: None,
-            ..
-        } = self.plan.variability[value]
-        {
+        if let Some(stride) = self.plan.variability[value].exact_stride() {
             let more = std::array::from_fn(|lane| (stride as u32).wrapping_mul(lane as u32));
             return Some(Differences::of(more));
         }

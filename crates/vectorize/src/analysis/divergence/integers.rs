@@ -6,49 +6,51 @@ use ptxjit_passes::transform::simplify::possible_bits;
 use super::Divergence;
 use crate::analysis::multiples::trailing_zeros;
 use crate::analysis::range;
-use crate::analysis::variability::{MayWrap, Variability, join, scaled};
+use crate::analysis::variability::{MayWrap, Variability, join};
+
+/// An operand of an operation that is uniform or affine.
+#[derive(Copy, Clone)]
+struct Operand {
+    value: Value,
+    stride: i64,
+    align: u8,
+    may_wrap: Option<MayWrap>,
+}
+
+/// An operation on two such operands.
+struct Binary<'a> {
+    divergence: &'a Divergence,
+    func: &'a Function,
+    op: IntBinaryOp,
+    ty: Type,
+    a: Operand,
+    b: Operand,
+    /// What the second operand is, if it is constant.
+    constant: Option<i64>,
+}
 
 impl Divergence {
     /// `-arg`, or `-1 - arg`.
     pub(super) fn negated(&self, arg: Value, op: IntUnaryOp) -> Variability {
-        match self.variability(arg) {
-            Variability::Affine {
-                stride,
-                align,
-                may_wrap: None,
-            } => Variability::Affine {
-                stride: -stride,
-                align: if op == IntUnaryOp::Neg { align } else { 0 },
-                may_wrap: None,
-            },
-            Variability::Affine { .. } => Variability::Varying,
-            variability @ (Variability::Uniform | Variability::Varying) => variability,
-        }
+        let variability = self.variability(arg);
+        let Variability::Affine { align, .. } = variability else {
+            return variability;
+        };
+        let align = if op == IntUnaryOp::Neg { align } else { 0 };
+        let negated = |stride: i64| Variability::affine(-stride, align);
+        let stride = variability.exact_stride();
+        stride.map_or(Variability::Varying, negated)
     }
 
     /// One of two values for all lanes, if that is known to be affine.
-    pub(super) fn selected(&self, cond: Value, a: Value, b: Value) -> Option<Variability> {
-        let is_affine = |value| matches!(self.variability(value), Variability::Affine { .. });
-        let is_known =
-            self.variability(cond) == Variability::Uniform && is_affine(a) && is_affine(b);
-        is_known.then(|| join(self.variability(a), self.variability(b)))
+    pub(super) fn selected(&self, cond: Value, args: [Value; 2]) -> Option<Variability> {
+        let [a, b] = args.map(|arg| self.variability(arg));
+        let is_known = self.variability(cond) == Variability::Uniform
+            && a.stride().is_some()
+            && b.stride().is_some();
+        is_known.then(|| join(a, b))
     }
 
-    /// An address in another space: at a distance that is the same for all lanes.
-    pub(super) fn shifted(&self, arg: Value) -> Variability {
-        match self.variability(arg) {
-            Variability::Affine {
-                stride,
-                align,
-                may_wrap,
-            } => Variability::Affine {
-                stride,
-                align,
-                may_wrap: may_wrap.map(|may_wrap| may_wrap.plus(false)),
-            },
-            variability @ (Variability::Uniform | Variability::Varying) => variability,
-        }
-    }
     pub(super) fn resize(
         &self,
         func: &Function,
@@ -66,26 +68,20 @@ impl Divergence {
         }
         match op {
             // A wrap moved lanes by multiples of 2^32.
-            ResizeOp::Trunc => Variability::Affine {
-                stride: i64::from(stride as i32),
-                align,
-                may_wrap: None,
-            },
+            ResizeOp::Trunc => Variability::affine(i64::from(stride as i32), align),
             ResizeOp::Sext | ResizeOp::Uext if from == Type::B32 => {
-                self.extend(func, op == ResizeOp::Sext, arg, (stride, align))
+                self.extend(func, op == ResizeOp::Sext, arg)
             }
             ResizeOp::Sext | ResizeOp::Uext => Variability::Varying,
         }
     }
 
     /// A 32-bit affine index made 64 bits wide.
-    fn extend(
-        &self,
-        func: &Function,
-        signed: bool,
-        arg: Value,
-        (stride, align): (i64, u8),
-    ) -> Variability {
+    fn extend(&self, func: &Function, signed: bool, arg: Value) -> Variability {
+        let variability = self.variability(arg);
+        let Variability::Affine { stride, align, .. } = variability else {
+            return variability;
+        };
         let may_wrap = match range::signed(func, self.facts, arg) {
             Some((lo, _)) if signed || lo >= 0 => None,
             _ if stride.unsigned_abs() >= MAX_WRAPPED_STRIDE => return Variability::Varying,
@@ -107,93 +103,45 @@ impl Divergence {
         func: &Function,
         op: IntBinaryOp,
         ty: Type,
-        a: Value,
-        b: Value,
+        args: [Value; 2],
     ) -> Variability {
-        let (sa, sb) = (self.variability(a), self.variability(b));
-        if sa == Variability::Uniform && sb == Variability::Uniform {
+        if args.map(|arg| self.variability(arg)) == [Variability::Uniform; 2] {
             return Variability::Uniform;
         }
-        if !matches!(ty, Type::B32 | Type::B64) {
+        let [Some(a), Some(b)] = args.map(|arg| self.operand(func, arg)) else {
             return Variability::Varying;
+        };
+        let binary = Binary {
+            divergence: self,
+            func,
+            op,
+            ty,
+            a,
+            b,
+            constant: func.as_const(b.value).map(|bits| ty.signed(bits)),
+        };
+        match ty {
+            Type::B32 | Type::B64 => binary.variability(),
+            Type::B1 | Type::B8 | Type::B16 => Variability::Varying,
         }
-        let parts = |value: Value, variability: Variability| match variability {
-            Variability::Uniform => Some((0, self.known_align(func, value), None)),
+    }
+
+    fn operand(&self, func: &Function, value: Value) -> Option<Operand> {
+        let (stride, align, may_wrap) = match self.variability(value) {
+            Variability::Uniform => (0, self.known_align(func, value), None),
             Variability::Affine {
                 stride,
                 align,
                 may_wrap,
-            } => Some((stride, align, may_wrap)),
-            Variability::Varying => None,
+            } => (stride, align, may_wrap),
+            Variability::Varying => return None,
         };
-        let (Some((sta, ala, foa)), Some((stb, alb, fob))) = (parts(a, sa), parts(b, sb)) else {
-            return Variability::Varying;
-        };
-        let constant = func
-            .as_const(b)
-            .map(|bits| (bits << (64 - ty.bits())) as i64 >> (64 - ty.bits()));
-        if foa.is_some() || fob.is_some() {
-            return may_wrap_binary(func, op, (a, sta, ala, foa), (b, stb, alb, fob), constant);
-        }
-        self.affine_binary(func, (op, ty), (a, sta, ala), (b, stb, alb), constant)
-    }
-
-    /// An operation with operands of constant strides, and what the second one is if it is
-    /// constant.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "others keep no stride")]
-    fn affine_binary(
-        &self,
-        func: &Function,
-        (op, ty): (IntBinaryOp, Type),
-        (a, sta, ala): (Value, i64, u8),
-        (b, stb, alb): (Value, i64, u8),
-        constant: Option<i64>,
-    ) -> Variability {
-        let affine = |stride: i64, align: u8| affine(ty, stride, align);
-        match op {
-            IntBinaryOp::Add => affine(sta.wrapping_add(stb), ala.min(alb)),
-            // An `or` of values without common bits is a sum.
-            IntBinaryOp::Or if possible_bits(func, a) & possible_bits(func, b) == 0 => {
-                affine(sta.wrapping_add(stb), ala.min(alb))
-            }
-            IntBinaryOp::Sub => affine(sta.wrapping_sub(stb), ala.min(alb)),
-            IntBinaryOp::Mul => match (constant, func.as_const(a)) {
-                (Some(c), _) => affine(
-                    sta.wrapping_mul(c),
-                    (ala + c.trailing_zeros() as u8).min(31),
-                ),
-                (_, Some(c)) => affine(
-                    stb.wrapping_mul(c as i64),
-                    (alb + c.trailing_zeros() as u8).min(31),
-                ),
-                _ => Variability::Varying,
-            },
-            IntBinaryOp::Shl => match constant {
-                Some(c) if (0..i64::from(ty.bits())).contains(&c) => {
-                    affine(sta.wrapping_shl(c as u32), (ala + c as u8).min(31))
-                }
-                _ => Variability::Varying,
-            },
-            IntBinaryOp::SmulWide | IntBinaryOp::UmulWide => {
-                self.wide(func, op, ty, (a, sta, ala), (b, stb))
-            }
-            IntBinaryOp::And => match constant {
-                Some(c) => self.low_bits(sta, ala, c),
-                None => Variability::Varying,
-            },
-            IntBinaryOp::Ushr | IntBinaryOp::Sshr => match constant {
-                // All lanes have the same bits above those that the lane number reaches.
-                Some(c)
-                    if self.lanes_fit(sta, ala.min(c as u8))
-                        && c >= 0
-                        && c < i64::from(ty.bits()) =>
-                {
-                    Variability::Uniform
-                }
-                _ => Variability::Varying,
-            },
-            _ => Variability::Varying,
-        }
+        Some(Operand {
+            value,
+            stride,
+            align,
+            may_wrap,
+        })
     }
 
     /// Whether all lanes are on one side of a uniform bound, since they differ in low bits that the
@@ -225,7 +173,7 @@ impl Divergence {
     }
 
     /// What a uniform value is known to be a multiple of, as log2.
-    pub(super) fn known_align(&self, func: &Function, value: Value) -> u8 {
+    fn known_align(&self, func: &Function, value: Value) -> u8 {
         // The amount that compilers add to a possibly negative number before they divide it.
         match range::signed(func, self.facts, value) {
             Some((0, 0)) => 31,
@@ -234,30 +182,103 @@ impl Divergence {
     }
 
     /// What `%ntid.x` is known to be a multiple of, as log2.
-    pub(super) fn row_align(&self) -> u8 {
-        if self.facts.whole_rows {
-            self.gang.trailing_zeros() as u8
-        } else {
-            0
-        }
+    fn row_align(&self) -> u8 {
+        let align = self.gang.trailing_zeros() as u8;
+        if self.facts.whole_rows { align } else { 0 }
     }
 
     /// Whether `stride * lane` stays below `1 << bits` for every lane.
-    pub(super) fn lanes_fit(&self, stride: i64, bits: u8) -> bool {
+    fn lanes_fit(&self, stride: i64, bits: u8) -> bool {
         stride >= 0 && bits < 63 && stride.saturating_mul(i64::from(self.gang) - 1) < 1 << bits
+    }
+}
+
+impl Binary<'_> {
+    fn variability(&self) -> Variability {
+        match self.a.may_wrap.is_some() || self.b.may_wrap.is_some() {
+            true => self.may_wrap(),
+            false => self.affine(),
+        }
+    }
+
+    /// The result of operands of constant strides.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others keep no stride")]
+    fn affine(&self) -> Variability {
+        let (a, b) = (self.a, self.b);
+        let align = a.align.min(b.align);
+        match self.op {
+            IntBinaryOp::Add => self.of_stride(a.stride.wrapping_add(b.stride), align),
+            // An `or` of values without common bits is a sum.
+            IntBinaryOp::Or if self.has_no_common_bits() => {
+                self.of_stride(a.stride.wrapping_add(b.stride), align)
+            }
+            IntBinaryOp::Sub => self.of_stride(a.stride.wrapping_sub(b.stride), align),
+            IntBinaryOp::Mul => match (self.constant, self.func.as_const(a.value)) {
+                (Some(factor), _) => self.multiple(a, factor),
+                (_, Some(factor)) => self.multiple(b, factor as i64),
+                _ => Variability::Varying,
+            },
+            IntBinaryOp::Shl => match self.count() {
+                Some(count) => {
+                    let align = (a.align + count as u8).min(31);
+                    self.of_stride(a.stride.wrapping_shl(count), align)
+                }
+                None => Variability::Varying,
+            },
+            IntBinaryOp::SmulWide | IntBinaryOp::UmulWide => self.wide(),
+            IntBinaryOp::And => match self.constant {
+                Some(mask) => self.low_bits(mask),
+                None => Variability::Varying,
+            },
+            IntBinaryOp::Ushr | IntBinaryOp::Sshr => match self.count() {
+                // All lanes have the same bits above those that the lane number reaches.
+                Some(count) if self.lanes_fit(a.align.min(count as u8)) => Variability::Uniform,
+                _ => Variability::Varying,
+            },
+            _ => Variability::Varying,
+        }
+    }
+
+    fn has_no_common_bits(&self) -> bool {
+        let possible = |operand: Operand| possible_bits(self.func, operand.value);
+        possible(self.a) & possible(self.b) == 0
+    }
+
+    /// The number of bits of a shift that does not shift out all of them, if it is constant.
+    fn count(&self) -> Option<u32> {
+        let count = u32::try_from(self.constant?).ok()?;
+        (count < self.ty.bits()).then_some(count)
+    }
+
+    fn lanes_fit(&self, bits: u8) -> bool {
+        self.divergence.lanes_fit(self.a.stride, bits)
+    }
+
+    fn of_stride(&self, stride: i64, align: u8) -> Variability {
+        let stride = match self.ty {
+            Type::B32 => i64::from(stride as i32),
+            Type::B1 | Type::B8 | Type::B16 | Type::B64 => stride,
+        };
+        match stride {
+            0 => Variability::Uniform,
+            _ => Variability::affine(stride, align),
+        }
+    }
+
+    fn multiple(&self, of: Operand, factor: i64) -> Variability {
+        let align = (of.align + factor.trailing_zeros() as u8).min(31);
+        self.of_stride(of.stride.wrapping_mul(factor), align)
     }
 
     /// `x & mask` for x with a base that is a multiple of `1 << align`.
-    pub(super) fn low_bits(&self, stride: i64, align: u8, mask: i64) -> Variability {
-        if self.lanes_fit(stride, align) {
+    fn low_bits(&self, mask: i64) -> Variability {
+        let Operand { stride, align, .. } = self.a;
+        if self.lanes_fit(align) {
             // Lanes differ in these bits alone, and no carry leaves them for the base.
-            let differ = (0..i64::from(self.gang)).fold(0, |bits, lane| bits | (stride * lane));
+            let lanes = 0..i64::from(self.divergence.gang);
+            let differ = lanes.fold(0, |bits, lane| bits | (stride * lane));
             if differ & !mask == 0 {
-                return Variability::Affine {
-                    stride,
-                    align,
-                    may_wrap: None,
-                };
+                return Variability::affine(stride, align);
             }
             if differ & mask == 0 {
                 return Variability::Uniform;
@@ -266,80 +287,52 @@ impl Divergence {
         Variability::Varying
     }
 
-    fn wide(
-        &self,
-        func: &Function,
-        op: IntBinaryOp,
-        ty: Type,
-        (a, stride, align): (Value, i64, u8),
-        (b, stb): (Value, i64),
-    ) -> Variability {
-        let Some(bits) = func.as_const(b) else {
+    fn wide(&self) -> Variability {
+        let Some(bits) = self.func.as_const(self.b.value) else {
             return Variability::Varying;
         };
-        if stb != 0 || ty != Type::B32 {
+        if self.b.stride != 0 || self.ty != Type::B32 {
             return Variability::Varying;
         }
-        let signed = op == IntBinaryOp::SmulWide;
-        let factor = if signed {
-            i64::from(bits as i32)
-        } else {
-            bits as i64
-        };
-        match self.extend(func, signed, a, (stride, align)) {
-            Variability::Affine { may_wrap, .. } => scaled(stride, align, may_wrap, factor),
-            other @ (Variability::Uniform | Variability::Varying) => other,
+        let is_signed = self.op == IntBinaryOp::SmulWide;
+        let index = self.divergence.extend(self.func, is_signed, self.a.value);
+        index.scaled(match is_signed {
+            true => i64::from(bits as i32),
+            false => bits as i64,
+        })
+    }
+
+    /// The result where one operand stems from an index that may have wrapped.
+    fn may_wrap(&self) -> Variability {
+        let (a, b) = (self.a, self.b);
+        let [sum, difference] = [
+            a.stride.wrapping_add(b.stride),
+            a.stride.wrapping_sub(b.stride),
+        ];
+        let scaled = |factor| self.divergence.variability(a.value).scaled(factor);
+        match (self.op, a.may_wrap, b.may_wrap) {
+            (IntBinaryOp::Add, Some(may_wrap), None) => self.sum(sum, may_wrap, b),
+            (IntBinaryOp::Add, None, Some(may_wrap)) => self.sum(sum, may_wrap, a),
+            (IntBinaryOp::Sub, Some(may_wrap), None) => self.sum(difference, may_wrap, b),
+            (IntBinaryOp::Mul, Some(_), None) => self.constant.map_or(Variability::Varying, scaled),
+            (IntBinaryOp::Shl, Some(_), None) => match self.constant {
+                Some(count @ 0..14) => scaled(1 << count),
+                _ => Variability::Varying,
+            },
+            _ => Variability::Varying,
         }
     }
-}
 
-fn affine(ty: Type, stride: i64, align: u8) -> Variability {
-    let stride = match ty {
-        Type::B32 => i64::from(stride as i32),
-        Type::B1 | Type::B8 | Type::B16 | Type::B64 => stride,
-    };
-    match stride {
-        0 => Variability::Uniform,
-        _ => Variability::Affine {
-            stride,
-            align,
-            may_wrap: None,
-        },
-    }
-}
-
-/// An operation with one operand that stems from an index that may have wrapped.
-fn may_wrap_binary(
-    func: &Function,
-    op: IntBinaryOp,
-    (a, sta, ala, foa): (Value, i64, u8, Option<MayWrap>),
-    (b, stb, alb, fob): (Value, i64, u8, Option<MayWrap>),
-    constant: Option<i64>,
-) -> Variability {
-    let sum = |stride: i64, may_wrap: MayWrap, other: Value| {
+    fn sum(&self, stride: i64, may_wrap: MayWrap, other: Operand) -> Variability {
         // Lanes that wrapped differ from the others even at stride zero.
         if stride == 0 {
             return Variability::Varying;
         }
         Variability::Affine {
             stride,
-            align: ala.min(alb),
-            may_wrap: Some(may_wrap.plus(is_small(func, other))),
+            align: self.a.align.min(self.b.align),
+            may_wrap: Some(may_wrap.plus(is_small(self.func, other.value))),
         }
-    };
-    match (op, foa, fob) {
-        (IntBinaryOp::Add, Some(may_wrap), None) => sum(sta.wrapping_add(stb), may_wrap, b),
-        (IntBinaryOp::Add, None, Some(may_wrap)) => sum(sta.wrapping_add(stb), may_wrap, a),
-        (IntBinaryOp::Sub, Some(may_wrap), None) => sum(sta.wrapping_sub(stb), may_wrap, b),
-        (IntBinaryOp::Mul, Some(_), None) => match constant {
-            Some(factor) => scaled(sta, ala, foa, factor),
-            None => Variability::Varying,
-        },
-        (IntBinaryOp::Shl, Some(_), None) => match constant {
-            Some(count) if (0..14).contains(&count) => scaled(sta, ala, foa, 1 << count),
-            _ => Variability::Varying,
-        },
-        _ => Variability::Varying,
     }
 }
 

@@ -29,12 +29,7 @@ pub(super) struct Clamp {
 /// Finds how to clamp an operand of a comparison whose other operand, `x`, lies in a span. `None`
 /// if that is no number of the launch.
 pub(super) fn clamp(func: &Function, data: &InstData, x: usize, span: Span) -> Option<Clamp> {
-    let InstData::Compare {
-        op,
-        ty: Type::B32,
-        args,
-    } = *data
-    else {
+    let (op, Type::B32, args) = data.as_compare()? else {
         return None;
     };
     let idx = 1 - x;
@@ -42,26 +37,23 @@ pub(super) fn clamp(func: &Function, data: &InstData, x: usize, span: Span) -> O
         return None;
     }
     let (below, above) = (span.lo - 1, span.hi + 1);
-    match op {
+    let (steps, span): (SmallVec<_>, _) = match op {
         CompareOp::Ult | CompareOp::Ule | CompareOp::Ugt | CompareOp::Uge if span.lo >= 0 => {
-            Some(Clamp {
-                idx,
-                steps: SmallVec::from_slice(&[(IntBinaryOp::Umin, above)]),
-                span: Span::new(0, above),
-            })
+            let steps = [(IntBinaryOp::Umin, above)];
+            (SmallVec::from_slice(&steps), Span::new(0, above))
         }
-        CompareOp::Ult | CompareOp::Ule | CompareOp::Ugt | CompareOp::Uge => None,
+        CompareOp::Ult | CompareOp::Ule | CompareOp::Ugt | CompareOp::Uge => return None,
         CompareOp::Eq
         | CompareOp::Ne
         | CompareOp::Slt
         | CompareOp::Sle
         | CompareOp::Sgt
-        | CompareOp::Sge => Some(Clamp {
-            idx,
-            steps: SmallVec::from_slice(&[(IntBinaryOp::Smax, below), (IntBinaryOp::Smin, above)]),
-            span: Span::new(below, above),
-        }),
-    }
+        | CompareOp::Sge => {
+            let steps = [(IntBinaryOp::Smax, below), (IntBinaryOp::Smin, above)];
+            (SmallVec::from_buf(steps), Span::new(below, above))
+        }
+    };
+    Some(Clamp { idx, steps, span })
 }
 
 /// Whether all threads of a CTA compute the same number, from parameters and from the CTA's place.
@@ -69,19 +61,20 @@ fn is_of_launch(func: &Function, value: Value, depth: u32) -> bool {
     let Some(depth) = depth.checked_sub(1) else {
         return false;
     };
-    let all = |data: &InstData| {
-        let args = data.args();
-        args.into_iter().all(|arg| is_of_launch(func, arg, depth))
+    let Some(data) = func.def_inst(value) else {
+        return false;
     };
-    match func.def_inst(value) {
-        Some(&InstData::Sreg { sreg }) => sreg.shared_by() == SharedBy::Cta && !sreg.is_volatile(),
-        Some(
-            data @ InstData::Load {
+    if let InstData::Sreg { sreg } = data {
+        return sreg.shared_by() == SharedBy::Cta && !sreg.is_volatile();
+    }
+    let is_own = matches!(data.class(), Class::Constant | Class::Arithmetic)
+        || matches!(
+            data,
+            InstData::Load {
                 space: Space::Param,
                 ..
-            },
-        ) => all(data),
-        Some(data) => matches!(data.class(), Class::Constant | Class::Arithmetic) && all(data),
-        None => false,
-    }
+            }
+        );
+    let mut args = data.args().into_iter();
+    is_own && args.all(|arg| is_of_launch(func, arg, depth))
 }

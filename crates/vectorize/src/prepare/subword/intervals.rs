@@ -78,9 +78,7 @@ impl Span {
 pub(super) fn of(data: &InstData, of: &dyn Fn(Value) -> Option<Span>) -> Option<Span> {
     match *data {
         InstData::Const { ty, bits } if ty != Type::B64 => {
-            let shift = 64 - ty.bits();
-            let signed = ((bits << shift) as i64) >> shift;
-            Some(Span::new(signed, signed))
+            Some(Span::new(ty.signed(bits), ty.signed(bits)))
         }
         InstData::Load {
             ty: ty @ (Type::B8 | Type::B16),

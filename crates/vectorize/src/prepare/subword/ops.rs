@@ -66,13 +66,8 @@ pub(super) fn narrowest(
 }
 
 fn is_wide_product(data: &InstData) -> bool {
-    matches!(
-        data,
-        InstData::IntBinary {
-            op: IntBinaryOp::UmulWide | IntBinaryOp::SmulWide,
-            ..
-        }
-    )
+    let op = data.as_binary().map(|(op, ..)| op);
+    matches!(op, Some(IntBinaryOp::UmulWide | IntBinaryOp::SmulWide))
 }
 
 struct Spans {
@@ -86,9 +81,8 @@ impl Spans {
     /// The least sufficient width.
     fn width(&self, least: u32, is_enough: &dyn Fn(u32) -> bool) -> Option<u32> {
         let least = least.max(self.least);
-        [8, 16]
-            .into_iter()
-            .find(|&bits| bits >= least && is_enough(bits))
+        let mut widths = [8, 16].into_iter();
+        widths.find(|&bits| bits >= least && is_enough(bits))
     }
 
     /// The same for operations whose low result bits depend on the low bits of the operands alone.

@@ -38,17 +38,14 @@ pub(super) fn detach_end(func: &mut Function, block: Block, sites: &[Site]) {
 pub(super) fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Block>> {
     let graph = cfg::run(func);
     let (dom, post) = (dominators::run(&graph), dominators::run_post(func, &graph));
-    let is_fixed = |&inst: &Inst| clone::is_fixed(func, gang, inst);
+    let is_fixed = |block: Block| clone::has_fixed(func, gang, block);
     let up_to = |end: Option<Block>| {
         let mut region: Vec<Block> = Vec::new();
         let mut work: Vec<Block> = graph.succs[start].to_vec();
         while let Some(block) = work.pop() {
             if Some(block) != end && !region.contains(&block) {
                 let is_own = block != start && dom.dominates(start, block);
-                if !is_own
-                    || region.len() >= cost::COPIED_FOR_NO_WRAP.blocks
-                    || func.blocks[block].insts.iter().any(is_fixed)
-                {
+                if !is_own || region.len() >= cost::COPIED_FOR_NO_WRAP.blocks || is_fixed(block) {
                     return None;
                 }
                 region.push(block);
@@ -59,7 +56,7 @@ pub(super) fn region(func: &Function, gang: u32, start: Block) -> Option<Vec<Blo
         let n_insts: usize = region.iter().map(of).sum();
         (n_insts + of(&start) <= cost::COPIED_FOR_NO_WRAP.insts).then_some(region)
     };
-    if func.blocks[start].insts.iter().any(is_fixed) {
+    if is_fixed(start) {
         return None;
     }
     up_to(None).or_else(|| {
@@ -80,11 +77,12 @@ pub(super) fn is_accessed(
     sites: &[Site],
 ) -> bool {
     let rest = &func.blocks[start.0].insts[start.1..];
-    let others = || region.iter().flat_map(|&block| &func.blocks[block].insts);
+    let others = region.iter().flat_map(|&block| &func.blocks[block].insts);
+    let insts: Vec<Inst> = rest.iter().chain(others).copied().collect();
     let mut follows: FxHashSet<Value> = FxHashSet::default();
     loop {
         let n_before = follows.len();
-        for &inst in rest.iter().chain(others()) {
+        for &inst in &insts {
             let node = &func.insts[inst];
             let access = node.data.access();
             if access.is_some_and(|access| follows.contains(&access.addr)) {

@@ -1,13 +1,11 @@
 //! Which instructions may wrap or clamp an index, and how.
 
 use cranelift_entity::SecondaryMap;
-use ptxjit_ir::{Block, Function, Inst, InstData, IntBinaryOp, ResizeOp, Type, Value, ValueDef};
+use ptxjit_ir::{Block, Function, Inst, InstData, IntBinaryOp, ResizeOp, Type, Value};
 
-use super::{Kind, Site};
-use crate::analysis::divergence::Divergence;
+use super::{Kind, Known, Site};
 use crate::analysis::variability::Variability;
 use crate::cost;
-use crate::speculate::stable::Stable;
 
 /// Whether an instruction can wrap or clamp an index.
 #[expect(clippy::wildcard_enum_match_arm, reason = "others do not wrap")]
@@ -35,12 +33,12 @@ pub(super) fn is_candidate(data: &InstData) -> bool {
 }
 
 /// Values that addresses of loads and stores depend on.
-pub(super) fn find_leads(func: &Function) -> SecondaryMap<Value, bool> {
-    let mut leads: SecondaryMap<Value, bool> = SecondaryMap::new();
-    let mut work: Vec<Value> = Vec::new();
-    for node in func.insts.values() {
-        work.extend(node.data.access().map(|access| access.addr));
-    }
+pub(super) type Leads = SecondaryMap<Value, bool>;
+
+pub(super) fn find_leads(func: &Function) -> Leads {
+    let mut leads = Leads::new();
+    let accesses = func.insts.values().filter_map(|node| node.data.access());
+    let mut work: Vec<Value> = accesses.map(|access| access.addr).collect();
     while let Some(value) = work.pop() {
         if std::mem::replace(&mut leads[value], true) {
             continue;
@@ -83,22 +81,19 @@ pub(super) fn find_leads(func: &Function) -> SecondaryMap<Value, bool> {
 
 pub(super) struct Finder<'a> {
     pub func: &'a Function,
-    pub divergence: &'a Divergence,
-    pub stable: &'a Stable,
+    pub known: &'a Known,
     pub block: Block,
 }
 
 impl Finder<'_> {
     /// The instructions of a block that may wrap an index of an address, in order.
-    pub(super) fn sites(&self, leads: &SecondaryMap<Value, bool>) -> Vec<Site> {
+    pub(super) fn sites(&self, leads: &Leads) -> Vec<Site> {
         let mut sites: Vec<Site> = Vec::new();
         for &inst in &self.func.blocks[self.block].insts {
-            let node = &self.func.insts[inst];
-            let [result] = node.results[..] else { continue };
-            if !leads[result] || self.divergence.variability[result] != Some(Variability::Varying) {
-                continue;
-            }
-            if let Some(site) = self.site(inst, &node.data, &sites)
+            if let [result] = self.func.insts[inst].results[..]
+                && leads[result]
+                && self.known.divergence.is_varying(result)
+                && let Some(site) = self.site(inst, &sites)
                 && sites.len() < cost::MOST_SITES
             {
                 sites.push(site);
@@ -108,31 +103,34 @@ impl Finder<'_> {
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "others do not wrap")]
-    fn site(&self, inst: Inst, data: &InstData, before: &[Site]) -> Option<Site> {
-        match *data {
-            InstData::IntBinary {
-                op,
-                ty: ty @ (Type::B32 | Type::B64),
-                args,
-            } => self.computed(inst, op, ty, args, before),
-            InstData::Select {
-                ty: ty @ (Type::B32 | Type::B64),
-                cond,
-                args,
-            } => self.chosen(inst, ty, cond, args, before),
-            _ => None,
-        }
+    fn site(&self, inst: Inst, before: &[Site]) -> Option<Site> {
+        let is_index = |ty| matches!(ty, Type::B32 | Type::B64);
+        let (ty, (kind, affine, bound)) = match self.func.insts[inst].data {
+            InstData::IntBinary { op, ty, args } if is_index(ty) => {
+                (ty, self.computed(op, ty, args, before)?)
+            }
+            InstData::Select { ty, cond, args } if is_index(ty) => {
+                (ty, self.chosen(cond, args, before)?)
+            }
+            _ => return None,
+        };
+        Some(Site {
+            inst,
+            kind,
+            ty,
+            affine,
+            bound,
+        })
     }
 
     /// Arithmetic on an index and a uniform value.
     fn computed(
         &self,
-        inst: Inst,
         op: IntBinaryOp,
         ty: Type,
         [a, b]: [Value; 2],
         before: &[Site],
-    ) -> Option<Site> {
+    ) -> Option<Deviation> {
         let can_negate = matches!(
             op,
             IntBinaryOp::And
@@ -143,38 +141,28 @@ impl Finder<'_> {
                 | IntBinaryOp::Smin
                 | IntBinaryOp::Smax
         );
-        let (affine, bound) = match can_negate && self.is_even(a, before, cost::DEPTH_OF_INDEX) {
+        let (affine, bound) = match can_negate && self.is_even(a, before) {
             true => (b, a),
             false => (a, b),
         };
         let kind = self.kind(op, ty, bound)?;
-        let Some(stride) = self.stride(affine, before, cost::DEPTH_OF_INDEX) else {
+        let Some(stride) = self.stride(affine, before) else {
             let divisor = self.row(affine, before, cost::DEPTH_OF_INDEX)?;
             let is_signed = matches!(op, IntBinaryOp::Smin | IntBinaryOp::Smax);
-            let is_clamp = is_signed && self.is_even(bound, before, cost::DEPTH_OF_INDEX);
-            return is_clamp.then_some(Site {
-                inst,
-                kind: Kind::RowExtreme(op, divisor),
-                ty,
-                affine,
-                bound,
-            });
+            let is_clamp = is_signed && self.is_even(bound, before);
+            return is_clamp.then_some((Kind::RowExtreme(op, divisor), affine, bound));
         };
-        let span = stride
-            .unsigned_abs()
-            .saturating_mul(u64::from(self.divergence.gang - 1));
         let period = self.period(op, bound, ty);
-        let fits = period.is_none_or(|period| span < period);
+        let fits = period.is_none_or(|period| self.span(stride) < period);
         let steps = matches!(kind, Kind::Quotient(_)) && self.steps(op, ty, (stride, period));
         let kind = if steps { Kind::Step(op) } else { kind };
-        let is_even = || self.is_even(bound, before, cost::DEPTH_OF_INDEX);
-        (fits && is_even()).then_some(Site {
-            inst,
-            kind,
-            ty,
-            affine,
-            bound,
-        })
+        (fits && self.is_even(bound, before)).then_some((kind, affine, bound))
+    }
+
+    /// How far the first and the last lane of a value of this stride are from each other.
+    fn span(&self, stride: i64) -> u64 {
+        let most = u64::from(self.known.divergence.gang - 1);
+        stride.unsigned_abs().saturating_mul(most)
     }
 
     /// How an operation on an index deviates from an affine one.
@@ -204,60 +192,33 @@ impl Finder<'_> {
 
     /// Whether a quotient mostly has two values in a gang.
     fn steps(&self, op: IntBinaryOp, ty: Type, (stride, period): (i64, Option<u64>)) -> bool {
-        let reach = stride
-            .unsigned_abs()
-            .saturating_mul(self.divergence.gang.into());
+        let divergence = &self.known.divergence;
+        let reach = stride.unsigned_abs().saturating_mul(divergence.gang.into());
         let most = cost::GANGS_PER_STEP.saturating_mul(reach);
         let divides = matches!(op, IntBinaryOp::Udiv | IntBinaryOp::Sdiv);
-        let is_plain = ty == Type::B32 && stride > 0 && !self.divergence.facts.keeps_accesses;
+        let is_plain = ty == Type::B32 && stride > 0 && !divergence.facts.keeps_accesses;
         divides && is_plain && period.is_some_and(|period| period <= most)
     }
 
     /// A selection by a comparison of an index.
-    fn chosen(
-        &self,
-        inst: Inst,
-        ty: Type,
-        cond: Value,
-        [a, b]: [Value; 2],
-        before: &[Site],
-    ) -> Option<Site> {
-        let Some(&InstData::Compare {
-            op,
-            ty: Type::B32,
-            args: [x, y],
-        }) = self.func.def_inst(cond)
-        else {
+    fn chosen(&self, cond: Value, [a, b]: [Value; 2], before: &[Site]) -> Option<Deviation> {
+        let (op, Type::B32, [x, y]) = self.func.def_inst(cond)?.as_compare()? else {
             return None;
         };
-        if !self.is_even(y, before, cost::DEPTH_OF_INDEX) {
-            return None;
-        }
-        self.stride(x, before, cost::DEPTH_OF_INDEX)?;
-        let (affine, bound, unless) = match self.is_even(a, before, cost::DEPTH_OF_INDEX) {
+        let (affine, bound, unless) = match self.is_even(a, before) {
             true => (b, a, true),
             false => (a, b, false),
         };
-        self.stride(affine, before, cost::DEPTH_OF_INDEX)?;
         let kind = Kind::Chosen {
             op,
             compared: x,
             bound: y,
             unless,
         };
-        self.is_even(bound, before, cost::DEPTH_OF_INDEX)
-            .then_some(Site {
-                inst,
-                kind,
-                ty,
-                affine,
-                bound,
-            })
-    }
-
-    fn is_uniform(&self, value: Value) -> bool {
-        self.divergence.variability[value]
-            .is_none_or(|variability| variability == Variability::Uniform)
+        self.stride(x, before)?;
+        self.stride(affine, before)?;
+        let are_even = self.is_even(y, before) && self.is_even(bound, before);
+        are_even.then_some((kind, affine, bound))
     }
 
     /// The distance between two points at which a remainder wraps, a quotient changes or bits are
@@ -267,11 +228,7 @@ impl Finder<'_> {
         let bound = self.func.as_const(bound)?;
         match op {
             IntBinaryOp::Urem | IntBinaryOp::Udiv => Some(bound),
-            IntBinaryOp::Srem | IntBinaryOp::Sdiv => Some(if ty == Type::B32 {
-                u64::from((bound as i32).unsigned_abs())
-            } else {
-                (bound as i64).unsigned_abs()
-            }),
+            IntBinaryOp::Srem | IntBinaryOp::Sdiv => Some(ty.signed(bound).unsigned_abs()),
             IntBinaryOp::Ushr | IntBinaryOp::Sshr => 1u64.checked_shl(bound as u32),
             IntBinaryOp::Or | IntBinaryOp::Xor => 1u64.checked_shl(bound.trailing_zeros()),
             IntBinaryOp::And if bound & 1 == 0 => Some(1 << bound.trailing_zeros()),
@@ -281,13 +238,15 @@ impl Finder<'_> {
     }
 
     /// Whether a value is uniform if each of the quotients before is.
-    pub(super) fn is_even(&self, value: Value, before: &[Site], depth: u32) -> bool {
-        if self.is_uniform(value) {
+    pub(super) fn is_even(&self, value: Value, before: &[Site]) -> bool {
+        self.is_even_within(value, before, cost::DEPTH_OF_INDEX)
+    }
+
+    fn is_even_within(&self, value: Value, before: &[Site], depth: u32) -> bool {
+        if self.known.divergence.variability(value) == Variability::Uniform {
             return true;
         }
-        let (Some(depth), ValueDef::Result(inst, _)) =
-            (depth.checked_sub(1), self.func.values[value].def)
-        else {
+        let (Some(depth), Some(inst)) = (depth.checked_sub(1), self.func.maker(value)) else {
             return false;
         };
         let is_quotient = |site: &Site| site.inst == inst && matches!(site.kind, Kind::Quotient(_));
@@ -300,25 +259,20 @@ impl Finder<'_> {
             InstData::IntBinary { .. } | InstData::IntUnary { .. } | InstData::Resize { .. }
         );
         let mut args = data.args().into_iter();
-        is_simple && args.all(|arg| self.is_even(arg, before, depth))
+        is_simple && args.all(|arg| self.is_even_within(arg, before, depth))
     }
 
     /// The divisor of which a value is the remainder of a quotient before, which steps, and a
     /// uniform value, if nothing is clamped.
     fn row(&self, value: Value, before: &[Site], depth: u32) -> Option<i64> {
         let depth = depth.checked_sub(1)?;
-        let ValueDef::Result(inst, _) = self.func.values[value].def else {
-            return None;
-        };
+        let inst = self.func.maker(value)?;
         if let Some(site) = before.iter().find(|site| site.inst == inst) {
             let is_clamp = matches!(site.kind, Kind::RowExtreme(..));
             return is_clamp.then(|| self.row(site.affine, before, depth))?;
         }
-        let InstData::IntBinary {
-            op: op @ (IntBinaryOp::Add | IntBinaryOp::Sub),
-            ty: Type::B32,
-            args: [a, b],
-        } = self.func.insts[inst].data
+        let (op @ (IntBinaryOp::Add | IntBinaryOp::Sub), Type::B32, [a, b]) =
+            self.func.insts[inst].data.as_binary()?
         else {
             return None;
         };
@@ -327,60 +281,47 @@ impl Finder<'_> {
         {
             return Some(divisor);
         }
-        let is_even = |value| self.is_even(value, before, cost::DEPTH_OF_INDEX);
-        match (is_even(a), is_even(b)) {
-            (_, true) => self.row(a, before, depth),
-            (true, false) if op == IntBinaryOp::Add => self.row(b, before, depth),
-            (true | false, false) => None,
+        match [a, b].map(|value| self.is_even(value, before)) {
+            [_, true] => self.row(a, before, depth),
+            [true, false] if op == IntBinaryOp::Add => self.row(b, before, depth),
+            [true | false, false] => None,
         }
     }
 
     /// The stride of a value if none of the indices before wraps.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "others may be anything")]
-    pub(super) fn stride(&self, value: Value, before: &[Site], depth: u32) -> Option<i64> {
+    pub(super) fn stride(&self, value: Value, before: &[Site]) -> Option<i64> {
+        self.stride_within(value, before, cost::DEPTH_OF_INDEX)
+    }
+
+    fn stride_within(&self, value: Value, before: &[Site], depth: u32) -> Option<i64> {
         let depth = depth.checked_sub(1)?;
-        let is_short = |stride: &i64| {
-            let span = stride
-                .unsigned_abs()
-                .saturating_mul(u64::from(self.divergence.gang - 1));
-            span > 0 && span < 1 << 30
-        };
-        if let Some(Variability::Affine {
-            stride,
-            may_wrap: None,
-            ..
-        }) = self.divergence.variability[value]
-        {
-            return Some(stride).filter(|stride| {
-                is_short(stride) && self.stable.is_stable_in(self.func, value, self.block)
-            });
+        let Known { divergence, stable } = self.known;
+        if let Some(stride) = divergence.variability(value).exact_stride() {
+            let is_short = (1..1 << 30).contains(&self.span(stride));
+            let is_stable = is_short && stable.is_stable_in(self.func, value, self.block);
+            return is_stable.then_some(stride);
         }
-        let ValueDef::Result(inst, _) = self.func.values[value].def else {
-            return None;
-        };
+        let inst = self.func.maker(value)?;
+        let of = |value| self.stride_within(value, before, depth);
+        let is_even = |value| self.is_even_within(value, before, depth);
         if let Some(site) = before.iter().find(|site| site.inst == inst) {
             return match site.kind {
                 Kind::Quotient(_) | Kind::Step(_) | Kind::RowExtreme(..) => None,
                 Kind::Modulo(_) | Kind::Bits(_) | Kind::Extreme(_) | Kind::Chosen { .. } => {
-                    self.stride(site.affine, before, depth)
+                    of(site.affine)
                 }
             };
         }
-        match self.func.insts[inst].data {
-            InstData::IntBinary {
-                op: IntBinaryOp::Add,
-                args: [a, b],
-                ..
-            } if self.is_even(a, before, depth) => self.stride(b, before, depth),
-            InstData::IntBinary {
-                op: IntBinaryOp::Add | IntBinaryOp::Sub,
-                args: [a, b],
-                ..
-            } if self.is_even(b, before, depth) => self.stride(a, before, depth),
+        match self.func.insts[inst].data.as_binary()? {
+            (IntBinaryOp::Add, _, [a, b]) if is_even(a) => of(b),
+            (IntBinaryOp::Add | IntBinaryOp::Sub, _, [a, b]) if is_even(b) => of(a),
             _ => None,
         }
     }
 }
+
+/// How the result of an instruction deviates from an index, the index, and the bound.
+type Deviation = (Kind, Value, Value);
 
 /// The divisor, if `number - multiple` is the remainder of a quotient that steps.
 pub(super) fn remainder(
@@ -388,12 +329,7 @@ pub(super) fn remainder(
     [number, multiple]: [Value; 2],
     sites: &[Site],
 ) -> Option<i64> {
-    let &InstData::IntBinary {
-        op: IntBinaryOp::Mul,
-        args: [quotient, divisor],
-        ..
-    } = func.def_inst(multiple)?
-    else {
+    let (IntBinaryOp::Mul, _, [quotient, divisor]) = func.as_binary(multiple)? else {
         return None;
     };
     let is_step = |site: &&Site| {

@@ -13,19 +13,14 @@
 //!         v16 = masked_load v15, [v12]; v17 = masked_load v10, [v14]; v18 = select v10, v17, v16
 //! ```
 
-use ptxjit_ir::{
-    Block, CompareOp, Function, Inst, InstData, IntBinaryOp, IntUnaryOp, Type, Value, ValueDef,
-};
+use ptxjit_ir::{Block, CompareOp, Function, Inst, InstData, IntBinaryOp, Type, Value};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::sites::Finder;
-use super::{Kind, Site};
-use crate::analysis::divergence::Divergence;
-use crate::cost;
+use super::{Kind, Known, Site};
 use crate::prepare::masked_loads::may_mask;
 use crate::speculate::clone::Copies;
-use crate::speculate::stable::Stable;
 
 /// What a value is before and behind a step, in the copy.
 #[derive(Copy, Clone)]
@@ -45,8 +40,7 @@ impl Halves {
 
 /// The steps of a region and its copy.
 pub(super) struct Steps<'a> {
-    divergence: &'a Divergence,
-    stable: &'a Stable,
+    known: &'a Known,
     start: Block,
     copies: &'a Copies,
     /// The sites that do not step.
@@ -57,14 +51,13 @@ pub(super) struct Steps<'a> {
 
 impl<'a> Steps<'a> {
     pub(super) fn new(
-        (divergence, stable): (&'a Divergence, &'a Stable),
+        known: &'a Known,
         start: Block,
         copies: &'a Copies,
         others: &'a [Site],
     ) -> Steps<'a> {
         Steps {
-            divergence,
-            stable,
+            known,
             start,
             copies,
             others,
@@ -78,26 +71,18 @@ impl<'a> Steps<'a> {
 
     /// Makes the copy of a quotient a selection between two.
     pub(super) fn put(&mut self, func: &mut Function, site: &Site, quotients: [Value; 2]) {
-        let result = func.insts[site.inst].results[0];
+        let result = func.result(site.inst);
         let copy = Place::of(func, self.copies, self.same(result));
         let (affine, bound) = (self.same(site.affine), self.same(site.bound));
-        let product = InstData::IntBinary {
-            op: IntBinaryOp::Mul,
-            ty: site.ty,
-            args: [quotients[1], bound],
-        };
+        let product = InstData::binary(IntBinaryOp::Mul, site.ty, [quotients[1], bound]);
         let first_behind = copy.put(func, product, site.ty);
         let op = match matches!(site.kind, Kind::Step(IntBinaryOp::Sdiv)) {
             true => CompareOp::Sge,
             false => CompareOp::Uge,
         };
-        let compare = InstData::Compare {
-            op,
-            ty: site.ty,
-            args: [affine, first_behind],
-        };
+        let is_behind = InstData::compare(op, site.ty, [affine, first_behind]);
         let halves = Halves {
-            behind: copy.put(func, compare, Type::B1),
+            behind: copy.put(func, is_behind, Type::B1),
             values: quotients,
             stride: 0,
         };
@@ -130,47 +115,23 @@ impl<'a> Steps<'a> {
         let Some(access) = func.insts[inst].data.access() else {
             return;
         };
-        let Some(halves) = self.halves(func, access.addr) else {
-            return;
-        };
         // Lanes that are not contiguous would be loaded one by one, and twice.
-        if halves.stride != i64::from(access.bytes) {
+        let halves = self.halves(func, access.addr);
+        let Some(halves) = halves.filter(|halves| halves.stride == i64::from(access.bytes)) else {
             return;
-        }
+        };
         let copy = Place::of(func, self.copies, self.same(result));
-        let outer = if let InstData::MaskedLoad { mask, .. } = func.insts[copy.inst].data {
-            Some(mask)
-        } else {
-            None
-        };
-        let not = InstData::IntUnary {
-            op: IntUnaryOp::Not,
-            ty: Type::B1,
-            arg: halves.behind,
-        };
-        let before = copy.put(func, not, Type::B1);
-        let (space, ty, offset) = (access.space, func.ty(result), access.offset);
+        let before = copy.put(func, InstData::not(halves.behind), Type::B1);
         let mut values = halves.values;
         for (value, side) in values.iter_mut().zip([before, halves.behind]) {
-            let mask = match outer {
-                Some(outer) => {
-                    let both = InstData::IntBinary {
-                        op: IntBinaryOp::And,
-                        ty: Type::B1,
-                        args: [outer, side],
-                    };
-                    copy.put(func, both, Type::B1)
-                }
-                None => side,
-            };
             let load = InstData::MaskedLoad {
-                space,
-                ty,
+                space: access.space,
+                ty: func.ty(result),
                 addr: *value,
-                offset,
-                mask,
+                offset: access.offset,
+                mask: copy.mask(func, side),
             };
-            *value = copy.put(func, load, ty);
+            *value = copy.put(func, load, func.ty(result));
         }
         copy.select(func, Halves { values, ..halves });
     }
@@ -187,25 +148,16 @@ impl<'a> Steps<'a> {
 
     /// By how much an operand differs from lane to lane; `None` if it is not affine.
     fn stride(&self, func: &Function, arg: Value, halves: Option<Halves>) -> Option<i64> {
-        if let Some(halves) = halves {
-            return Some(halves.stride);
-        }
-        let finder = Finder {
-            func,
-            divergence: self.divergence,
-            stable: self.stable,
-            block: self.start,
-        };
-        match finder.is_even(arg, self.others, cost::DEPTH_OF_INDEX) {
-            true => Some(0),
-            false => finder.stride(arg, self.others, cost::DEPTH_OF_INDEX),
-        }
+        let (known, block) = (self.known, self.start);
+        let finder = Finder { func, known, block };
+        let of_halves = halves.map(|halves| halves.stride);
+        let of_uniform = || finder.is_even(arg, self.others).then_some(0);
+        let of_affine = || finder.stride(arg, self.others);
+        of_halves.or_else(of_uniform).or_else(of_affine)
     }
 
     fn find_halves(&mut self, func: &mut Function, value: Value) -> Option<Halves> {
-        let ValueDef::Result(inst, _) = func.values[value].def else {
-            return None;
-        };
+        let inst = func.maker(value)?;
         let is_clamp =
             |site: &&Site| site.inst == inst && matches!(site.kind, Kind::RowExtreme(..));
         if let Some(site) = self.others.iter().find(is_clamp) {
@@ -254,9 +206,9 @@ struct Place {
 
 impl Place {
     fn of(func: &Function, copies: &Copies, result: Value) -> Place {
-        let ValueDef::Result(inst, _) = func.values[result].def else {
-            unreachable!("copies of instructions are instructions")
-        };
+        let inst = func
+            .maker(result)
+            .expect("copies of instructions are instructions");
         let mut blocks = copies.blocks.values();
         let block = blocks.find(|&&block| func.blocks[block].insts.contains(&inst));
         let block = *block.expect("the instruction is in the copy");
@@ -268,7 +220,16 @@ impl Place {
         let insts = &mut func.blocks[self.block].insts;
         let at = insts.iter().position(|&inst| inst == self.inst);
         insts.insert(at.expect("the instruction is there"), new);
-        func.insts[new].results[0]
+        func.result(new)
+    }
+
+    /// The mask of a load of some lanes in place of the instruction, which is a load.
+    fn mask(self, func: &mut Function, lanes: Value) -> Value {
+        if let InstData::MaskedLoad { mask, .. } = func.insts[self.inst].data {
+            let both = InstData::binary(IntBinaryOp::And, Type::B1, [mask, lanes]);
+            return self.put(func, both, Type::B1);
+        }
+        lanes
     }
 
     /// Makes the instruction a selection.
