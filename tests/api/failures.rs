@@ -205,6 +205,28 @@ fn memcheck_is_exact() {
     }
 }
 
+#[test]
+fn memcheck_tests_each_far_offset() {
+    let device = Device::new().unwrap();
+    let data = device.alloc::<u32>(40_000).unwrap();
+    let kinds = |code: &str| {
+        let kernel = kernel(&device, &body(code));
+        [1, 4, 8, 16, 32].map(|gang| {
+            let launch = kernel.launch().block(64).memcheck(true).gang(gang);
+            match launch.arg(data.address() + 40_000).run() {
+                Ok(_) => None,
+                Err(Error::Launch(failure)) => Some(failure.kind()),
+                Err(other) => panic!("gang {gang}: {other:?}"),
+            }
+        })
+    };
+    let load = |offset: i32| format!("ld.volatile.global.u32 %r2, [%rd1+{offset}]; ");
+    assert_eq!(kinds(&(load(-40_000) + &load(80_000))), [None; 5]);
+    // Right before the buffer, where its first page is mapped.
+    let before = kinds(&(load(-40_000) + &load(-40_004)));
+    assert_eq!(before, [Some(FailureKind::BadAddress); 5]);
+}
+
 /// A kernel in which the lanes of a gang are in bounds up to the middle of it; the buffer has one
 /// element less than the kernel takes.
 const ONE_TOO_FAR: &str = "

@@ -226,6 +226,7 @@ fn object_of(
         clusters: options.facts.clusters,
         whole_gangs: options.facts.whole_gangs && stay_whole(&plan, &entries),
         switches: options.switches,
+        lists: listings,
     };
     let vectorize = start.elapsed();
     for is_wide in [gang > 4 && options.target.vector_bits == 256, false] {
@@ -325,6 +326,7 @@ impl Compiler {
         }
         if let Some(texts) = &mut self.listings {
             texts.insert("clif", self.context.func.display().to_string());
+            texts.insert("gang", out.program.clone());
             self.context.set_disasm(true);
         }
         // Baseline code keeps nearly everything on the stack, and the search for pairs would take
@@ -342,14 +344,11 @@ impl Compiler {
             lower::define_stub(*stub, builder, target);
             self.define(false, false, &[])?;
         }
-        let notes = match self.listings {
-            Some(_) => crate::notes::of(inputs.func, inputs.plan, one_pass),
-            None => Vec::new(),
-        };
+        let notes = one_pass.map(|why| format!("registers are allocated in one pass: {why}"));
         let made = self.object(inputs, out, (options.facts, quick), shared);
         Ok(Some(Object {
             locs,
-            notes,
+            notes: notes.into_iter().collect(),
             ..made
         }))
     }

@@ -24,7 +24,6 @@ mod host;
 mod limits;
 mod link;
 mod lower;
-mod notes;
 mod object;
 mod ops;
 mod planned;

@@ -5,7 +5,7 @@ use crate::inst::InstData;
 use crate::types::Space;
 
 /// What a load or a store accesses: so many bytes from `addr + offset` on.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Access {
     /// The state space.
     pub space: Space,

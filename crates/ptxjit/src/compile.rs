@@ -522,7 +522,7 @@ pub(crate) fn dump(
                     }
                 };
                 let why = format!("gang width {}: {}\n", variant.gang, why.join("; "));
-                Ok(why + &notes(front.source(), &compiled))
+                Ok(why + &notes(front.source(), &compiled) + "\n" + &compiled.listings["gang"])
             }
             _ => Ok(compiled.listings.get(stage).cloned().unwrap_or_default()),
         }

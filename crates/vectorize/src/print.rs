@@ -77,7 +77,11 @@ fn block(out: &mut String, func: &Function, plan: &Plan, (pos, block): (usize, B
     }
     if let Some(inputs) = &plan.affine_inputs[block] {
         for (value, variability) in &inputs.inputs {
-            let _ = writeln!(out, "  version if {value} is {}", held(*variability));
+            let _ = writeln!(
+                out,
+                "  version if {value} is {}",
+                self::variability(*variability)
+            );
         }
     }
     for &param in &data.params {
@@ -94,13 +98,7 @@ fn block(out: &mut String, func: &Function, plan: &Plan, (pos, block): (usize, B
 }
 
 fn wait(out: &mut String, number: u32, wait: &Wait) {
-    let why = match wait.kind {
-        WaitKind::Entry => "entry",
-        WaitKind::Ready => "continuation",
-        WaitKind::Inst(_) => "instruction",
-        WaitKind::Yield => "yield",
-        WaitKind::StripMine => "strip-mined",
-    };
+    let why = why_waits(wait.kind);
     let live: Vec<String> = wait.live.iter().map(Value::to_string).collect();
     let live = live.join(", ");
     let _ = writeln!(out, "  resume point {number} ({why}) saves [{live}]");
@@ -139,7 +137,19 @@ fn lanes(out: &mut String, plan: &Plan, pos: usize) {
     }
 }
 
-fn of_value(plan: &Plan, value: Value) -> String {
+/// Why lanes wait at a resume point.
+pub fn why_waits(kind: WaitKind) -> &'static str {
+    match kind {
+        WaitKind::Entry => "entry",
+        WaitKind::Ready => "continuation",
+        WaitKind::Inst(_) => "instruction",
+        WaitKind::Yield => "yield",
+        WaitKind::StripMine => "strip-mined",
+    }
+}
+
+/// The variability of a value, its reason and its range.
+pub fn of_value(plan: &Plan, value: Value) -> String {
     let because = match plan.because[value] {
         Because::NotVarying => String::new(),
         Because::Source => " by itself".to_owned(),
@@ -153,11 +163,12 @@ fn of_value(plan: &Plan, value: Value) -> String {
     };
     match plan.variability[value] {
         Variability::Varying => format!("varying{because}"),
-        other @ (Variability::Uniform | Variability::Affine { .. }) => held(other) + &bounds,
+        other @ (Variability::Uniform | Variability::Affine { .. }) => variability(other) + &bounds,
     }
 }
 
-fn held(variability: Variability) -> String {
+/// A variability as text.
+pub fn variability(variability: Variability) -> String {
     let may_wrap = variability.may_wrap().map_or("", |_| ", may wrap");
     match variability {
         Variability::Uniform => "uniform".to_owned(),

@@ -9,6 +9,7 @@ pub(crate) mod cta_branches;
 pub(crate) mod cta_ranges;
 mod float_values;
 pub(crate) mod frame;
+mod guarded;
 mod invariants;
 pub(crate) mod lane_loops;
 pub(crate) mod mask_classes;
@@ -18,7 +19,10 @@ mod packed;
 mod patterns;
 mod phases;
 pub(crate) mod predicates;
+pub(crate) mod print;
+pub(crate) mod products;
 pub(crate) mod residents;
+pub(crate) mod units;
 
 use std::rc::Rc;
 
@@ -85,6 +89,15 @@ pub(crate) struct Decisions<'a> {
 /// What holds in a piece of code beside what the plan proves.
 #[derive(Copy, Clone, Default)]
 pub(crate) struct Assumed<'a> {
+    /// All lanes run.
+    pub is_full: bool,
+    /// No version of an access for whole gangs is emitted: few of them come here, or another
+    /// version of the node is for them.
+    pub is_general: bool,
+    /// Few gangs come here.
+    pub is_cold: bool,
+    /// The code runs only in CTAs whose accesses have passed their tests.
+    pub is_proven: bool,
     /// One lane runs: everything is a scalar.
     pub one_lane: bool,
     /// A guard has found these inputs affine.

@@ -70,10 +70,9 @@ impl Lower<'_, '_> {
             return;
         }
         let at = offset_of!(CtaContext, traces) as i32;
-        let flags = MemFlagsData::trusted();
         let cta = self.b.cta;
-        let table = self.b.ins().load(types::I64, flags, cta, at);
-        let [count, tell, go_on] = std::array::from_fn(|_| self.b.create_block());
+        let table = self.b.load_own(types::I64, cta, at);
+        let [count, tell, go_on] = self.b.create_blocks();
         self.b.ins().brif(table, count, &[], go_on, &[]);
         self.b.set_cold_block(count);
         self.b.set_cold_block(tell);
@@ -85,9 +84,9 @@ impl Lower<'_, '_> {
             let warp = lower.b.ins().ushr_imm_u(thread, 2);
             let place = lower.b.ins().iadd(table, warp);
             let at = site as i32 * (TRACE_WARPS * size_of::<[u32; 2]>()) as i32;
-            let left = lower.b.ins().load(types::I32, flags, place, at);
+            let left = lower.b.load_own(types::I32, place, at);
             let left = lower.b.ins().iadd_imm_s(left, -1);
-            lower.b.ins().store(flags, left, place, at);
+            lower.b.store_own(left, place, at);
             lower.b.ins().brif(left, go_on, &[], tell, &[]);
             lower.b.switch_to_block(tell);
             lower.device(inst);
@@ -123,10 +122,9 @@ impl Lower<'_, '_> {
 
     fn add_to_word(&mut self, at: usize, n: cl::Value) {
         let table = self.b.field(offset_of!(CtaContext, counters));
-        let flags = MemFlagsData::trusted();
         let at = at as i32;
-        let before = self.b.ins().load(types::I64, flags, table, at);
+        let before = self.b.load_own(types::I64, table, at);
         let after = self.b.ins().iadd(before, n);
-        self.b.ins().store(flags, after, table, at);
+        self.b.store_own(after, table, at);
     }
 }

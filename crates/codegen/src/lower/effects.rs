@@ -11,13 +11,6 @@ impl Lower<'_, '_> {
     /// Instructions with effects, and those that read what is not an operand.
     pub(super) fn emit_effect(&mut self, inst: Inst) {
         let node = &self.func.insts[inst];
-        if node
-            .results
-            .first()
-            .is_some_and(|&result| self.decided.invariants.is_pinned(result))
-        {
-            return;
-        }
         match &node.data {
             InstData::Load { .. } => self.load(inst),
             InstData::MaskedLoad { .. } => self.masked_load(inst),

@@ -4,77 +4,24 @@
 use cranelift_codegen::ir::InstBuilder;
 use ptxjit_ir::{self as ir, Inst};
 
+use crate::decisions::Assumed;
 use crate::lower::Lower;
 
-impl Lower<'_, '_> {
-    /// Emits instructions in order, except for runs that no other instruction can observe.
-    fn emit_insts(&mut self, block: ir::Block, insts: &[Inst]) {
-        self.node.block = Some(block);
-        let mut rest = self.skip_done(insts);
-        while let Some(&first) = rest.first() {
-            let n = self.decided.stretch(rest, self.assumed());
-            if n == 0 {
-                self.node.n_done = self.emit_products(block, rest);
-                if self.node.n_done > 0 {
-                    rest = self.skip_done(rest);
-                    continue;
-                }
-                let n_copied = self.emit_copy(rest);
-                if n_copied > 0 {
-                    rest = &rest[n_copied..];
-                    continue;
-                }
-                self.loc(self.func.insts[first].loc);
-                self.emit_effect(first);
-                rest = &rest[1..];
-                continue;
-            }
-            let (stretch, others) = rest.split_at(n);
-            // Masked loads test the mask, and code with branches keeps no schedule.
-            let schedule = match self.mask.is_full {
-                true => self.decided.by_chains(block, stretch, self.assumed()),
-                false => None,
-            };
-            match schedule {
-                Some(schedule) => self.emit_steps(&schedule),
-                None => self.emit_in_order(stretch),
-            }
-            rest = others;
+impl<'a> Lower<'a, '_> {
+    /// Emits a node's instructions, in its versions.
+    pub(super) fn emit_versions(&mut self, pos: usize, block: ir::Block) {
+        match self.decided.versions(pos, block)[..] {
+            [version] => self.emit_version(pos, block, version),
+            [whole, others] => self.emit_twice(pos, block, [whole, others]),
+            _ => unreachable!("there is one for all gangs, or one for whole ones beside it"),
         }
-    }
-
-    fn skip_done<'b>(&mut self, insts: &'b [Inst]) -> &'b [Inst] {
-        let n_done = self.node.n_done.min(insts.len());
-        self.node.n_done -= n_done;
-        &insts[n_done..]
-    }
-
-    pub(super) fn emit_body(&mut self, pos: usize, block: ir::Block) {
-        let insts = self.decided.insts_after_wait(block);
-        if self.decided.cta_branches.late.contains_key(&block) {
-            let mut early = insts.to_vec();
-            early.retain(|&inst| !self.decided.cta_branches.is_late(block, inst));
-            self.emit_insts(block, &early);
-        } else {
-            self.emit_insts(block, insts);
-        }
-        self.loc(self.func.blocks[block].term_loc);
-        if self.take_decided(pos, block) {
-            let late = self.decided.cta_branches.late[&block].clone();
-            self.emit_in_order(&late);
-        }
-        self.emit_terminator(pos, block);
     }
 
     /// One version for when all lanes run, one for when some do. Where accesses are tested once per
     /// CTA, the first is for CTAs that have passed: few have not.
-    pub(super) fn emit_twice(&mut self, pos: usize, block: ir::Block) {
-        let (all, some) = (self.b.create_block(), self.b.create_block());
-        let has_proof = self.decided.cta_ranges.nodes.contains(&pos);
-        let proven = match has_proof {
-            true => self.cta_is_proven(),
-            false => None,
-        };
+    fn emit_twice(&mut self, pos: usize, block: ir::Block, [whole, others]: [Assumed<'a>; 2]) {
+        let [all, some] = self.b.create_blocks();
+        let proven = whole.is_proven.then(|| self.cta_is_proven());
         let guard = match (self.unless_full(), proven) {
             (Some(full), Some(proven)) => Some(self.b.ins().band(full, proven)),
             (full, proven) => full.or(proven),
@@ -84,30 +31,43 @@ impl Lower<'_, '_> {
             None => self.b.ins().jump(all, &[]),
         };
         self.b.switch_to_block(all);
-        let affine_inputs = self.plan.affine_inputs[block].as_ref();
         self.in_full(|lower| {
-            if let Some(affine_inputs) = affine_inputs {
+            if let Some(affine_inputs) = whole.affine_inputs {
                 lower.unless_affine(affine_inputs, some);
             }
-            lower.node.affine_inputs = affine_inputs;
-            lower.node.is_proven = proven.is_some();
-            lower.emit_body(pos, block);
-            lower.node.is_proven = false;
-            lower.node.affine_inputs = None;
+            lower.emit_version(pos, block, whole);
         });
         self.b.set_cold_block(some);
         self.b.switch_to_block(some);
-        // Whole gangs come here, too, if their CTA has not passed.
-        match has_proof {
-            true => self.emit_body(pos, block),
-            false => self.in_general(|lower| lower.emit_body(pos, block)),
-        }
+        self.emit_version(pos, block, others);
     }
 
-    /// Emits code without versions for whole gangs.
-    pub(super) fn in_general(&mut self, emit: impl FnOnce(&mut Self)) {
-        self.node.is_general = true;
-        emit(self);
-        self.node.is_general = false;
+    /// Emits the version of a node in which this holds.
+    fn emit_version(&mut self, pos: usize, block: ir::Block, version: Assumed<'a>) {
+        self.node.version = version;
+        self.emit_body(pos, block);
+        self.node.version = Assumed::default();
+    }
+
+    fn emit_body(&mut self, pos: usize, block: ir::Block) {
+        let (early, late) = self.decided.early_and_late(block);
+        self.emit_early(block, &early);
+        self.loc(self.func.blocks[block].term_loc);
+        if self.take_decided(pos, block) {
+            let mut units = Vec::new();
+            self.decided.in_order(&late, self.assumed(), &mut units);
+            self.emit_units(&units);
+        }
+        self.emit_terminator(pos, block);
+    }
+
+    /// Emits instructions of a block that come after those that are done.
+    fn emit_early(&mut self, block: ir::Block, insts: &[Inst]) {
+        self.node.block = Some(block);
+        let n_done = self.node.n_done.min(insts.len());
+        let assumed = self.assumed();
+        let units = self.decided.units(block, &insts[n_done..], assumed);
+        self.node.n_done = self.node.n_done - n_done + units.beyond;
+        self.emit_units(&units.units);
     }
 }

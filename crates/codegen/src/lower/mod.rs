@@ -39,7 +39,7 @@ use ptxjit_abi::SlowForm;
 use ptxjit_ir::{self as ir, Function};
 use ptxjit_passes::effort::Effort;
 use ptxjit_vectorize::heuristics::Switches;
-use ptxjit_vectorize::{AffineInputs, Node, Plan};
+use ptxjit_vectorize::{Node, Plan};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -47,7 +47,7 @@ use crate::compile::CompileError;
 use crate::decisions::frame::Frame;
 use crate::decisions::mask_classes::MaskClass;
 use crate::decisions::nodes::NodeForm;
-use crate::decisions::{self, Decisions};
+use crate::decisions::{self, Assumed, Decisions};
 use crate::host::Target;
 use crate::limits::{self, Growth};
 use crate::ops::{Address, Emitter, External, Parts, Val};
@@ -77,6 +77,8 @@ pub(crate) struct Inputs<'a> {
     pub whole_gangs: bool,
     /// Heuristics that may act.
     pub switches: Switches,
+    /// Listings are kept.
+    pub lists: bool,
 }
 
 impl Inputs<'_> {
@@ -100,6 +102,8 @@ pub(crate) struct Outputs {
     /// Accesses that are tested once per CTA, and branches that are decided once per CTA.
     pub n_tested_once: usize,
     pub n_decided_once: usize,
+    /// The gang's program as text, if that is asked for.
+    pub program: String,
 }
 
 struct Lower<'a, 'b> {
@@ -163,7 +167,7 @@ struct Available {
     /// Resolved addresses, and what they are known to be multiples of.
     addresses: FxHashMap<(ir::Value, ir::Space), (Address, u32)>,
     /// Under `memcheck`: accesses that were looked up where the block is now.
-    looked_up: FxHashSet<(ir::Value, ir::Space, access::exact::Access)>,
+    looked_up: FxHashSet<(ir::Access, access::forms::Kind)>,
     /// Results of contiguity tests: whether the lanes are contiguous, and the first one's address.
     contiguous_tests: FxHashMap<(ir::Value, ir::Space, i64), (cl::Value, cl::Value)>,
     /// Vectors broadcast from scalars.
@@ -231,19 +235,13 @@ struct StackSlots {
 /// The node being emitted.
 #[derive(Default)]
 struct NodeState<'a> {
-    /// No version of an access for whole gangs is emitted: few of them come here, or another
-    /// version of the node is for them.
-    is_general: bool,
-    cold: bool,
-    /// The code runs only in CTAs whose accesses have passed their tests.
-    is_proven: bool,
-    /// The guard that holds: set in the version of a node with affine inputs.
-    affine_inputs: Option<&'a AffineInputs>,
+    /// What holds in the version being emitted, but for what `mask` and `lane` tell.
+    version: Assumed<'a>,
     /// Whether the node continues the one before: cached values stay valid.
     continues: bool,
     /// The block whose instructions are emitted.
     block: Option<ir::Block>,
-    /// How many of the instructions that come next have been emitted with products before them.
+    /// How many of the instructions of the nodes that continue this one are done.
     n_done: usize,
     loc: ir::SrcLoc,
 }
@@ -257,6 +255,9 @@ pub(crate) fn kernel(
     growth: &Growth,
 ) -> Result<Outputs, CompileError> {
     let mut lower = Lower::new(inputs, b);
+    if inputs.lists {
+        lower.out.program = decisions::print::program(&mut lower.decided);
+    }
     lower.run(effort, growth)?;
     lower.b.seal_all_blocks();
     crate::fma_operands::order(lower.b.func);
@@ -366,23 +367,12 @@ impl<'a, 'b> Lower<'a, 'b> {
             NodeForm::LaneLoop => {
                 self.begin_lane(pos);
                 self.available.looked_up.clear();
-                self.in_general(|lower| lower.emit_body(pos, block));
-                self.lane.active = None;
             }
-            NodeForm::SingleLane => {
-                self.begin_single_lane();
-                self.emit_body(pos, block);
-                self.lane.active = None;
-            }
-            NodeForm::Cold => {
-                self.node.cold = true;
-                self.in_general(|lower| lower.emit_body(pos, block));
-                self.node.cold = false;
-            }
-            NodeForm::Twice => self.emit_twice(pos, block),
-            NodeForm::Once => self.emit_body(pos, block),
-            NodeForm::LoopEnd => unreachable!("loop ends hold no block"),
+            NodeForm::SingleLane => self.begin_single_lane(),
+            NodeForm::LoopEnd | NodeForm::Cold | NodeForm::Twice | NodeForm::Once => {}
         }
+        self.emit_versions(pos, block);
+        self.lane.active = None;
     }
 }
 

@@ -2,6 +2,8 @@
 //! gang. They preserve all registers, so that the rare call costs the common path nothing: values
 //! that live across an ordinary call must be in memory.
 
+use core::mem::offset_of;
+
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, AbiParam, InstBuilder, MemFlagsData, types};
 use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
@@ -91,41 +93,6 @@ impl Stub {
 }
 
 impl Lower<'_, '_> {
-    /// Calls a stub for lanes at a constant distance.
-    pub(super) fn call_stub(
-        &mut self,
-        transfer: Transfer,
-        at: cl::Value,
-        offset: i64,
-        stride: i64,
-        bits: cl::Value,
-        buf: cl::Value,
-    ) {
-        let at = self.b.ins().iadd_imm_s(at, offset);
-        self.call_stub_with(transfer, at, stride, bits, buf);
-    }
-
-    /// Calls a stub. A fault inside of it is reported at the current location.
-    pub(super) fn call_stub_with(
-        &mut self,
-        transfer: Transfer,
-        at: cl::Value,
-        distance: i64,
-        bits: cl::Value,
-        buf: cl::Value,
-    ) {
-        let loc = self.b.ins().iconst(types::I32, i64::from(self.node.loc.0));
-        let cta = self.b.cta;
-        self.b.ins().store(
-            MemFlagsData::trusted(),
-            loc,
-            cta,
-            core::mem::offset_of!(CtaContext, fault_loc) as i32,
-        );
-        let distance = self.b.ins().iconst(types::I64, distance);
-        self.call(Stub::Transfer(transfer), &[at, distance, bits, buf]);
-    }
-
     /// Calls a stub, and creates it at its first call.
     pub(super) fn call(&mut self, stub: Stub, args: &[cl::Value]) {
         let number = match self.out.stubs.iter().position(|&other| other == stub) {
@@ -184,9 +151,9 @@ fn define_question(
     let [cta, addrs, bits, what, gang, loc, found] =
         <[cl::Value; 7]>::try_from(params).expect("as the signature says");
     let own = MemFlagsData::trusted();
-    let offset = core::mem::offset_of!(CtaContext, fns) as i32;
+    let offset = offset_of!(CtaContext, fns) as i32;
     let fns = b.ins().load(types::I64, own, cta, offset);
-    let offset = core::mem::offset_of!(RuntimeFns, check_access) as i32;
+    let offset = offset_of!(RuntimeFns, check_access) as i32;
     let callee = b.ins().load(types::I64, own, fns, offset);
     let size = b.ins().ireduce(types::I32, what);
     let write = b.ins().ushr_imm_u(what, 32);

@@ -1,5 +1,7 @@
 //! Parts of addresses, and tests of whether an access lies in the arena and is aligned.
 
+use core::mem::offset_of;
+
 use std::rc::Rc;
 
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -8,7 +10,7 @@ use ptxjit_abi::CtaContext;
 use ptxjit_ir::{Space, Type};
 use ptxjit_vectorize::MayWrap;
 
-use super::{Emitter, Parts, Val};
+use super::{Emitter, Parts, Strided, Val};
 
 /// Whether an offset needs no test of its own.
 pub(crate) fn small(offset: i32) -> bool {
@@ -25,6 +27,14 @@ pub(crate) struct Wrapping {
     pub stride: i64,
     pub may_wrap: MayWrap,
     pub alignment: Alignment,
+}
+
+impl Wrapping {
+    /// The lanes where no index wrapped.
+    pub(crate) fn strided(&self, offset: i32) -> Strided {
+        let Wrapping { at, stride, .. } = *self;
+        Strided { at, stride, offset }
+    }
 }
 
 /// What a test must find out about an access beside that it is in the arena: its address plus
@@ -134,10 +144,10 @@ impl Emitter<'_> {
         match space {
             Space::Generic | Space::Global => None,
             Space::Shared | Space::SharedCluster => {
-                Some(self.field(core::mem::offset_of!(CtaContext, shared_base)))
+                Some(self.field(offset_of!(CtaContext, shared_base)))
             }
-            Space::Const => Some(self.field(core::mem::offset_of!(CtaContext, const_base))),
-            Space::Param => Some(self.field(core::mem::offset_of!(CtaContext, params))),
+            Space::Const => Some(self.field(offset_of!(CtaContext, const_base))),
+            Space::Param => Some(self.field(offset_of!(CtaContext, params))),
             Space::Local => None,
         }
     }
@@ -167,12 +177,7 @@ impl Emitter<'_> {
                 let x = self.cast_scalar(x, types::I64);
                 Val::Affine(self.ins().ireduce(types::I32, x), stride)
             }
-            Val::Varying(parts) => Val::Varying(
-                parts
-                    .chunks(2)
-                    .map(|pair| self.narrow(pair[0], pair[1]))
-                    .collect(),
-            ),
+            Val::Varying(parts) => Val::Varying(self.each_pair(&parts, |b, x, y| b.narrow(x, y))),
         }
     }
 
@@ -258,9 +263,7 @@ impl Emitter<'_> {
         );
         sig.returns.push(cl::AbiParam::new(types::I32));
         let sig = self.import_signature(sig);
-        let callee = self
-            .ins()
-            .load(types::I64, cl::MemFlagsData::trusted(), fns, offset as i32);
+        let callee = self.load_own(types::I64, fns, offset as i32);
         let call = self.ins().call_indirect(sig, callee, args);
         self.inst_results(call)[0]
     }
@@ -285,7 +288,7 @@ impl Emitter<'_> {
     }
 
     fn is_aligned_inside(&mut self, at: cl::Value, alignment: Alignment) -> cl::Value {
-        let arena = self.field(core::mem::offset_of!(CtaContext, arena_base));
+        let arena = self.field(offset_of!(CtaContext, arena_base));
         let forbidden = self.forbidden_bits(alignment);
         let distance = self.ins().bxor(at, arena);
         let bad = self.ins().band(distance, forbidden);

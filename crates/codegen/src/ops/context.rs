@@ -1,5 +1,7 @@
 //! The CTA context's fields, the table of symbols, and the time.
 
+use core::mem::offset_of;
+
 use crate::decisions::multiples;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_abi::{CtaContext, SymbolRef};
@@ -14,28 +16,28 @@ impl Emitter<'_> {
     /// Loads the context's fields that compiled code uses.
     pub(crate) fn load_fields(&mut self) {
         let wide = [
-            core::mem::offset_of!(CtaContext, params),
-            core::mem::offset_of!(CtaContext, map_origin),
-            core::mem::offset_of!(CtaContext, symbols),
-            core::mem::offset_of!(CtaContext, arena_base),
-            core::mem::offset_of!(CtaContext, arena_bits),
-            core::mem::offset_of!(CtaContext, shared_base),
-            core::mem::offset_of!(CtaContext, const_base),
-            core::mem::offset_of!(CtaContext, local_base),
-            core::mem::offset_of!(CtaContext, local_stride),
-            core::mem::offset_of!(CtaContext, stack_top),
-            core::mem::offset_of!(CtaContext, slots),
-            core::mem::offset_of!(CtaContext, lane_states),
-            core::mem::offset_of!(CtaContext, gang_states),
-            core::mem::offset_of!(CtaContext, go_on),
-            core::mem::offset_of!(CtaContext, poll),
-            core::mem::offset_of!(CtaContext, masks),
-            core::mem::offset_of!(CtaContext, tid_x),
-            core::mem::offset_of!(CtaContext, tid_y),
-            core::mem::offset_of!(CtaContext, tid_z),
-            core::mem::offset_of!(CtaContext, junk),
-            core::mem::offset_of!(CtaContext, fns),
-            core::mem::offset_of!(CtaContext, counters),
+            offset_of!(CtaContext, params),
+            offset_of!(CtaContext, map_origin),
+            offset_of!(CtaContext, symbols),
+            offset_of!(CtaContext, arena_base),
+            offset_of!(CtaContext, arena_bits),
+            offset_of!(CtaContext, shared_base),
+            offset_of!(CtaContext, const_base),
+            offset_of!(CtaContext, local_base),
+            offset_of!(CtaContext, local_stride),
+            offset_of!(CtaContext, stack_top),
+            offset_of!(CtaContext, slots),
+            offset_of!(CtaContext, lane_states),
+            offset_of!(CtaContext, gang_states),
+            offset_of!(CtaContext, go_on),
+            offset_of!(CtaContext, poll),
+            offset_of!(CtaContext, masks),
+            offset_of!(CtaContext, tid_x),
+            offset_of!(CtaContext, tid_y),
+            offset_of!(CtaContext, tid_z),
+            offset_of!(CtaContext, junk),
+            offset_of!(CtaContext, fns),
+            offset_of!(CtaContext, counters),
         ];
         for offset in wide {
             let flags = MemFlagsData::trusted().with_can_move();
@@ -43,11 +45,10 @@ impl Emitter<'_> {
             let value = self.ins().load(types::I64, flags, cta, offset as i32);
             self.fields.insert(offset, value);
         }
-        let bits = self.field(core::mem::offset_of!(CtaContext, arena_bits));
+        let bits = self.field(offset_of!(CtaContext, arena_bits));
         let one = self.ins().iconst(types::I64, 1);
         let size = self.ins().ishl(one, bits);
-        self.fields
-            .insert(core::mem::offset_of!(CtaContext, arena_bits), size);
+        self.fields.insert(offset_of!(CtaContext, arena_bits), size);
         let upper = self.ins().ineg(size);
         self.forbidden = (0..=multiples::MOST)
             .map(|bits| match bits {
@@ -76,16 +77,14 @@ impl Emitter<'_> {
     }
 
     pub(crate) fn time(&mut self, offset: usize) -> cl::Value {
-        let fns = self.field(core::mem::offset_of!(CtaContext, fns));
+        let fns = self.field(offset_of!(CtaContext, fns));
         let mut sig = cl::Signature::new(cranelift_codegen::isa::CallConv::triple_default(
             &target_lexicon::Triple::host(),
         ));
         sig.params.push(cl::AbiParam::new(types::I64));
         sig.returns.push(cl::AbiParam::new(types::I64));
         let sig = self.import_signature(sig);
-        let callee = self
-            .ins()
-            .load(types::I64, MemFlagsData::trusted(), fns, offset as i32);
+        let callee = self.load_own(types::I64, fns, offset as i32);
         let cta = self.cta;
         let call = self.ins().call_indirect(sig, callee, &[cta]);
         self.inst_results(call)[0]
@@ -104,8 +103,8 @@ impl Emitter<'_> {
 
     /// Generic address of offset 0 of each lane's local window.
     pub(crate) fn local_windows(&mut self, thread: cl::Value) -> Parts {
-        let base = self.field(core::mem::offset_of!(CtaContext, local_base));
-        let stride = self.field(core::mem::offset_of!(CtaContext, local_stride));
+        let base = self.field(offset_of!(CtaContext, local_base));
+        let stride = self.field(offset_of!(CtaContext, local_stride));
         let thread = self.ins().uextend(types::I64, thread);
         let distance = self.ins().imul(thread, stride);
         let mut at = self.ins().iadd(base, distance);
@@ -132,7 +131,7 @@ impl Emitter<'_> {
             symbols.push(symbol);
             symbols.len() - 1
         });
-        let table = self.field(core::mem::offset_of!(CtaContext, symbols));
+        let table = self.field(offset_of!(CtaContext, symbols));
         self.ins().load(
             types::I64,
             MemFlagsData::trusted().with_can_move(),

@@ -398,18 +398,17 @@ impl Emitter<'_> {
             (_, NumFmt::F32 | NumFmt::F64) if cvt.sat => {
                 let fmt = native(cvt.to)?;
                 let x = self.vector_convert(&unsaturated(cvt), x)?;
-                x.into_iter()
-                    .map(|x| self.float_unary(FloatUnaryOp::Sat, fmt, FloatMode::RN, x))
-                    .collect()
+                self.each(&x, |b, x| {
+                    b.float_unary(FloatUnaryOp::Sat, fmt, FloatMode::RN, x)
+                })
             }
             (NumFmt::F32, NumFmt::F32) => Some(Quad::from_elem(
                 self.float_to_float(cvt, FloatFmt::F32, FloatFmt::F32, x[0])?,
                 1,
             )),
-            (NumFmt::F64, NumFmt::F64) => x
-                .into_iter()
-                .map(|x| self.float_to_float(cvt, FloatFmt::F64, FloatFmt::F64, x))
-                .collect(),
+            (NumFmt::F64, NumFmt::F64) => self.each(&x, |b, x| {
+                b.float_to_float(cvt, FloatFmt::F64, FloatFmt::F64, x)
+            }),
             (from, NumFmt::F32) if from.is_int() => {
                 if from.ty() <= Type::B32 && cvt.round == Round::Rn {
                     return Some(Quad::from_elem(self.vector_to_f32(from, x[0]), 1));

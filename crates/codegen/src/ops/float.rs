@@ -9,9 +9,7 @@
 
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder};
-use ptxjit_ir::{
-    FloatBinaryOp, FloatCompareOp, FloatFmt, FloatMode, FloatUnaryOp, InstData, Round,
-};
+use ptxjit_ir::{FloatBinaryOp, FloatCompareOp, FloatFmt, FloatMode, FloatUnaryOp, Round};
 
 use super::{Emitter, Running};
 
@@ -156,17 +154,6 @@ impl Emitter<'_> {
         let nan = self.ins().fcmp(FloatCC::Unordered, x, x);
         let canonical = self.canonical_nan(fmt, x);
         self.pick(nan, canonical, x)
-    }
-
-    pub(crate) fn makes_nans_canonical(data: &InstData) -> bool {
-        matches!(
-            data,
-            InstData::FloatUnary {
-                op: FloatUnaryOp::CanonicalNan,
-                fmt: FloatFmt::F32,
-                ..
-            }
-        )
     }
 
     /// `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64`: of operand and result only the high words

@@ -274,10 +274,8 @@ impl Emitter<'_> {
     ) -> Option<cl::Value> {
         match op {
             IntTernaryOp::ShfL | IntTernaryOp::ShfR => {
-                let x: SmallVec<[cl::Value; 3]> = args
-                    .iter()
-                    .map(|&arg| self.cast_scalar(arg, types::I32))
-                    .collect();
+                let x: SmallVec<[cl::Value; 3]> =
+                    self.each(args, |b, arg| b.cast_scalar(arg, types::I32));
                 let low = self.ins().uextend(types::I64, x[0]);
                 let high = self.ins().uextend(types::I64, x[1]);
                 let high = self.ins().ishl_imm_s(high, 32);

@@ -92,17 +92,11 @@ impl Emitter<'_> {
     pub(crate) fn bits_of(&mut self, parts: &[cl::Value]) -> cl::Value {
         let halves: Parts = match parts {
             [one] => return self.ins().vhigh_bits(types::I32, *one),
-            parts => parts
-                .chunks(2)
-                .map(|pair| self.ins().snarrow(pair[0], pair[1]))
-                .collect(),
+            parts => self.each_pair(parts, |b, x, y| b.ins().snarrow(x, y)),
         };
         let bytes: Parts = match halves[..] {
             [one] => return self.ins().vhigh_bits(types::I32, one),
-            _ => halves
-                .chunks(2)
-                .map(|pair| self.ins().snarrow(pair[0], pair[1]))
-                .collect(),
+            _ => self.each_pair(&halves, |b, x, y| b.ins().snarrow(x, y)),
         };
         let low = self.ins().vhigh_bits(types::I32, bytes[0]);
         match bytes[..] {

@@ -6,7 +6,7 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_ir::Type;
 use smallvec::{SmallVec, smallvec};
 
-use super::{Emitter, Parts, vector_type};
+use super::{Address, Emitter, Parts, Place, vector_type};
 
 /// Device accesses may fault, and nothing is known about their alignment.
 pub(crate) fn device() -> MemFlagsData {
@@ -24,7 +24,86 @@ pub(crate) fn small_stride_width(ty: Type, stride: i64) -> Option<i64> {
 /// Pages are at least that large.
 const LEAST_PAGE: i64 = 4096;
 
+/// Lanes at a constant stride.
+#[derive(Copy, Clone)]
+pub(crate) struct Strided {
+    /// Lane 0's address.
+    pub at: cl::Value,
+    /// Bytes from lane to lane.
+    pub stride: i64,
+    /// Bytes to add to each lane's address.
+    pub offset: i32,
+}
+
+impl Strided {
+    /// As the place of an access.
+    pub(crate) fn place(self) -> Place {
+        let address = Address::Strided(self.at, self.stride);
+        let offset = self.offset;
+        Place { address, offset }
+    }
+}
+
+/// Words that each lane accesses side by side.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(crate) struct Words {
+    pub ty: Type,
+    pub n: usize,
+}
+
+impl Words {
+    /// One word of each lane.
+    pub(crate) fn one(ty: Type) -> Words {
+        Words { ty, n: 1 }
+    }
+
+    /// Bytes of one lane's words.
+    pub(crate) fn bytes(self) -> u32 {
+        self.ty.bytes() * self.n as u32
+    }
+
+    /// Whether lanes at this stride leave no gaps between their words.
+    pub(crate) fn are_contiguous(self, stride: i64) -> bool {
+        stride == i64::from(self.bytes())
+    }
+
+    /// Whether interleaved words of several lanes fill vectors.
+    pub(crate) fn fill_vectors(self) -> bool {
+        matches!(
+            (self.ty, self.n),
+            (Type::B32, 1 | 2 | 4) | (Type::B64, 1 | 2)
+        )
+    }
+}
+
 impl Emitter<'_> {
+    /// Loads from memory of our own, which is mapped and aligned.
+    pub(crate) fn load_own(&mut self, ty: cl::Type, at: cl::Value, offset: i32) -> cl::Value {
+        self.ins().load(ty, MemFlagsData::trusted(), at, offset)
+    }
+
+    /// Stores to memory of our own, which is mapped and aligned.
+    pub(crate) fn store_own(&mut self, x: cl::Value, at: cl::Value, offset: i32) {
+        self.ins().store(MemFlagsData::trusted(), x, at, offset);
+    }
+
+    /// Loads from device memory.
+    pub(crate) fn load_device(&mut self, ty: cl::Type, at: cl::Value, offset: i32) -> cl::Value {
+        self.ins().load(ty, device(), at, offset)
+    }
+
+    /// Stores to device memory.
+    pub(crate) fn store_device(&mut self, x: cl::Value, at: cl::Value, offset: i32) {
+        self.ins().store(device(), x, at, offset);
+    }
+
+    /// Stores vectors side by side to device memory.
+    pub(crate) fn store_vectors(&mut self, vectors: &[cl::Value], at: cl::Value, offset: i32) {
+        for (i, &vector) in vectors.iter().enumerate() {
+            self.store_device(vector, at, offset + 16 * i as i32);
+        }
+    }
+
     /// A lane's element of a buffer.
     pub(crate) fn load_lane(
         &mut self,
@@ -33,30 +112,28 @@ impl Emitter<'_> {
         ty: cl::Type,
         bytes: u32,
     ) -> cl::Value {
-        let at = self
-            .ins()
-            .ishl_imm_s(lane, i64::from(bytes.trailing_zeros()));
-        let at = self.ins().iadd(buf, at);
-        self.ins().load(ty, MemFlagsData::trusted(), at, 0)
+        let at = self.lane_of_buffer(buf, lane, bytes);
+        self.load_own(ty, at, 0)
     }
 
     /// Sets a lane's element of a buffer.
     pub(crate) fn store_lane(&mut self, buf: cl::Value, lane: cl::Value, ty: Type, x: cl::Value) {
         let wide = self.lane_scalar(ty, x);
-        let at = self
-            .ins()
-            .ishl_imm_s(lane, i64::from(lane_bytes(ty).trailing_zeros()));
-        let at = self.ins().iadd(buf, at);
-        self.ins().store(MemFlagsData::trusted(), wide, at, 0);
+        let at = self.lane_of_buffer(buf, lane, lane_bytes(ty));
+        self.store_own(wide, at, 0);
+    }
+
+    /// The address of a lane's element of `bytes` bytes, a power of two.
+    fn lane_of_buffer(&mut self, buf: cl::Value, lane: cl::Value, bytes: u32) -> cl::Value {
+        let shift = i64::from(bytes.trailing_zeros());
+        let distance = self.ins().ishl_imm_s(lane, shift);
+        self.ins().iadd(buf, distance)
     }
 
     /// All lanes of a buffer.
     pub(crate) fn load_buffer(&mut self, buf: cl::Value, ty: Type) -> Parts {
         (0..self.n_parts(ty))
-            .map(|i| {
-                self.ins()
-                    .load(vector_type(ty), MemFlagsData::trusted(), buf, 16 * i as i32)
-            })
+            .map(|i| self.load_own(vector_type(ty), buf, 16 * i as i32))
             .collect()
     }
 
@@ -101,13 +178,8 @@ impl Emitter<'_> {
 
     /// A stride so small that a vector holds two lanes: one vector from the first lane on and one
     /// up to the last hold a quad, and nothing behind it.
-    pub(crate) fn load_small_stride(
-        &mut self,
-        ty: Type,
-        at: cl::Value,
-        stride: i64,
-        offset: i32,
-    ) -> Vec<cl::Value> {
+    pub(crate) fn load_small_stride(&mut self, ty: Type, lanes: Strided) -> Vec<cl::Value> {
+        let stride = lanes.stride;
         let (size, step) = (i64::from(ty.bytes()), stride.abs());
         let width = small_stride_width(ty, stride).unwrap_or_else(|| unreachable!("asked before"));
         let rest = 3 * step + size - width;
@@ -117,27 +189,29 @@ impl Emitter<'_> {
             (nth * step + if nth < 2 { 0 } else { 16 - rest }) as u8
         };
         let bytes = std::array::from_fn(|i| place(i / 4) + (i % 4) as u8 % size as u8);
-        let mut parts = Vec::new();
-        for q in 0..self.quads() {
+        let quads = 0..self.quads();
+        let quad = |q: usize| {
             let lowest = if stride < 0 { 4 * q + 3 } else { 4 * q };
-            let (at, offset) = self.strided_lane(at, stride, lowest, offset);
-            let first = self.load_vector(width, at, offset);
-            let last = match rest {
-                0 => first,
-                _ => {
-                    let (at, offset) = self.strided_lane(at, rest, 1, offset);
-                    self.load_vector(width, at, offset)
-                }
-            };
+            let [first, last] = self.load_ends(lanes, lowest, width, rest);
             let picked = self.shuffle(first, last, bytes);
             let picked = self.cast_vector(picked, types::I32X4);
-            parts.push(if ty == Type::B32 {
-                picked
-            } else {
-                self.low_bits(picked, ty)
-            });
+            if ty == Type::B32 {
+                return picked;
+            }
+            self.low_bits(picked, ty)
+        };
+        quads.map(quad).collect()
+    }
+
+    /// This many bytes from a lane on, and as many `rest` bytes farther on.
+    fn load_ends(&mut self, lanes: Strided, lane: usize, width: i64, rest: i64) -> [cl::Value; 2] {
+        let (at, offset) = self.strided_lane(lanes, lane);
+        let first = self.load_vector(width, at, offset);
+        if rest == 0 {
+            return [first; 2];
         }
-        parts
+        let (at, offset) = self.plus_or_offset(at, rest, offset);
+        [first, self.load_vector(width, at, offset)]
     }
 
     /// This many bytes, at the start of a vector.
@@ -192,18 +266,13 @@ impl Emitter<'_> {
         ]
     }
 
+    /// Four words of each lane, contiguous.
     pub(crate) fn load_rows4(&mut self, at: cl::Value, offset: i32) -> Vec<cl::Value> {
         let mut columns = vec![Vec::new(); 4];
         for q in 0..self.quads() {
-            let row = |emit: &mut Self, i: usize| {
-                emit.ins().load(
-                    types::I32X4,
-                    device(),
-                    at,
-                    offset + (64 * q + 16 * i) as i32,
-                )
-            };
-            let rows = [row(self, 0), row(self, 1), row(self, 2), row(self, 3)];
+            let first = offset + 64 * q as i32;
+            let row = |i: i32| self.load_device(types::I32X4, at, first + 16 * i);
+            let rows = [0, 1, 2, 3].map(row);
             for (column, part) in columns.iter_mut().zip(self.transpose4(rows)) {
                 column.push(part);
             }
@@ -211,18 +280,12 @@ impl Emitter<'_> {
         columns.concat()
     }
 
+    /// Two words of each lane, contiguous.
     pub(crate) fn load_rows2(&mut self, ty: Type, at: cl::Value, offset: i32) -> Vec<cl::Value> {
         let mut columns = vec![Vec::new(); 2];
         for part in 0..self.n_parts(ty) {
-            let x = self
-                .ins()
-                .load(vector_type(ty), device(), at, offset + 32 * part as i32);
-            let y = self.ins().load(
-                vector_type(ty),
-                device(),
-                at,
-                offset + 32 * part as i32 + 16,
-            );
+            let first = offset + 32 * part as i32;
+            let [x, y] = [0, 16].map(|next| self.load_device(vector_type(ty), at, first + next));
             let [even, odd] = self.unzip(ty, x, y);
             columns[0].push(even);
             columns[1].push(odd);
@@ -231,42 +294,43 @@ impl Emitter<'_> {
     }
 
     /// A lane's address as base and immediate where it fits.
-    pub(crate) fn strided_lane(
+    pub(crate) fn strided_lane(&mut self, lanes: Strided, lane: usize) -> (cl::Value, i32) {
+        self.plus_or_offset(lanes.at, lanes.stride * lane as i64, lanes.offset)
+    }
+
+    /// An address some bytes on, in its offset where these fit.
+    pub(crate) fn plus_or_offset(
         &mut self,
         at: cl::Value,
-        stride: i64,
-        lane: usize,
+        bytes: i64,
         offset: i32,
     ) -> (cl::Value, i32) {
-        match i32::try_from(stride * lane as i64 + i64::from(offset)) {
+        match i32::try_from(bytes + i64::from(offset)) {
             Ok(offset) => (at, offset),
-            Err(_) => (self.ins().iadd_imm_s(at, stride * lane as i64), offset),
+            Err(_) => (self.ins().iadd_imm_s(at, bytes), offset),
         }
     }
 
     /// Whether all lanes access one page, which is mapped if one lane may access it.
-    pub(crate) fn in_one_page(&mut self, at: cl::Value, stride: i64, offset: i32) -> cl::Value {
-        let first = self.ins().iadd_imm_s(at, i64::from(offset));
-        let lanes = self.lanes;
-        let last = self.ins().iadd_imm_s(first, stride * lanes as i64 - 1);
+    pub(crate) fn in_one_page(&mut self, lanes: Strided) -> cl::Value {
+        let first = self.ins().iadd_imm_s(lanes.at, i64::from(lanes.offset));
+        let reach = lanes.stride * self.lanes as i64 - 1;
+        let last = self.ins().iadd_imm_s(first, reach);
         let differ = self.ins().bxor(first, last);
-        self.ins()
-            .icmp_imm_u(IntCC::UnsignedLessThan, differ, LEAST_PAGE)
+        let less = IntCC::UnsignedLessThan;
+        self.ins().icmp_imm_u(less, differ, LEAST_PAGE)
     }
+
     /// Words of quads that begin at `firsts`.
     pub(crate) fn load_quads(
         &mut self,
-        n: usize,
-        ty: Type,
+        Words { ty, n }: Words,
         firsts: &[cl::Value],
         offset: i32,
     ) -> Vec<cl::Value> {
         let mut columns = vec![Vec::new(); n];
         for &at in firsts {
-            let mut vector = |nth: i32| {
-                self.ins()
-                    .load(vector_type(ty), device(), at, offset + 16 * nth)
-            };
+            let mut vector = |nth: i32| self.load_device(vector_type(ty), at, offset + 16 * nth);
             match (ty, n) {
                 (Type::B32, 2) => {
                     let (x, y) = (vector(0), vector(1));
@@ -296,10 +360,7 @@ impl Emitter<'_> {
                 (Type::B64, [parts]) => parts[2 * q..2 * q + 2].to_vec(),
                 _ => vec![parts[0][q]],
             };
-            for (nth, vector) in vectors.into_iter().enumerate() {
-                self.ins()
-                    .store(device(), vector, at, offset + 16 * nth as i32);
-            }
+            self.store_vectors(&vectors, at, offset);
         }
     }
 
@@ -322,33 +383,25 @@ impl Emitter<'_> {
     pub(crate) fn store_narrow(&mut self, parts: &Parts, ty: Type, at: cl::Value, offset: i32) {
         let per = (4 / ty.bytes()) as usize;
         if parts.len().is_multiple_of(per) {
-            for (i, quads) in parts.chunks(per).enumerate() {
+            let quads = parts.chunks(per).enumerate();
+            for (i, quads) in quads {
                 let packed = self.narrowed_quads(quads, ty);
-                self.ins()
-                    .store(device(), packed, at, offset + 16 * i as i32);
+                self.store_device(packed, at, offset + 16 * i as i32);
             }
             return;
         }
+        let (word, bytes) = if ty == Type::B8 {
+            (types::I32X4, [0, 4, 8, 12].repeat(4))
+        } else {
+            (types::I64X2, [0, 1, 4, 5, 8, 9, 12, 13].repeat(2))
+        };
+        let bytes = std::array::from_fn(|i| bytes[i]);
         for (q, &part) in parts.iter().enumerate() {
-            if ty == Type::B8 {
-                let packed = self.shuffle(
-                    part,
-                    part,
-                    [0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12],
-                );
-                let packed = self.cast_vector(packed, types::I32X4);
-                let word = self.ins().extractlane(packed, 0);
-                self.ins().store(device(), word, at, offset + 4 * q as i32);
-            } else {
-                let packed = self.shuffle(
-                    part,
-                    part,
-                    [0, 1, 4, 5, 8, 9, 12, 13, 0, 1, 4, 5, 8, 9, 12, 13],
-                );
-                let packed = self.cast_vector(packed, types::I64X2);
-                let word = self.ins().extractlane(packed, 0);
-                self.ins().store(device(), word, at, offset + 8 * q as i32);
-            }
+            let packed = self.shuffle(part, part, bytes);
+            let packed = self.cast_vector(packed, word);
+            let word = self.ins().extractlane(packed, 0);
+            let step = 4 * ty.bytes() as i32;
+            self.store_device(word, at, offset + step * q as i32);
         }
     }
 
@@ -356,10 +409,7 @@ impl Emitter<'_> {
     fn narrowed_quads(&mut self, quads: &[cl::Value], ty: Type) -> cl::Value {
         let mut parts: Parts = quads.iter().map(|&part| self.low_bits(part, ty)).collect();
         while parts.len() > 1 {
-            parts = parts
-                .chunks(2)
-                .map(|pair| self.ins().unarrow(pair[0], pair[1]))
-                .collect();
+            parts = self.each_pair(&parts, |b, x, y| b.ins().unarrow(x, y));
         }
         parts[0]
     }

@@ -51,7 +51,7 @@ pub(crate) use context::WINDOW;
 pub(crate) use divide::SHOW_INT;
 pub(crate) use int::condition;
 pub(crate) use masks::Lanes;
-pub(crate) use memory::{device, small_stride_width};
+pub(crate) use memory::{Strided, Words, device, small_stride_width};
 pub(crate) use packing::words;
 pub(crate) use subword::subword_type;
 pub(crate) use updates::{Rmw, is_integer};
@@ -185,6 +185,25 @@ impl<'b> Emitter<'b> {
         self.set_cold_block(no);
         self.switch_to_block(no);
         (join, params)
+    }
+
+    pub(crate) fn create_blocks<const N: usize>(&mut self) -> [cl::Block; N] {
+        std::array::from_fn(|_| self.create_block())
+    }
+
+    /// Ends the block: to the first of two new ones if the condition holds, else to the second.
+    pub(crate) fn branch(&mut self, cond: cl::Value) -> [cl::Block; 2] {
+        let [yes, no] = self.create_blocks();
+        self.ins().brif(cond, yes, &[], no, &[]);
+        [yes, no]
+    }
+
+    /// Goes on in a cold block if `rare`, else to the block that is returned.
+    pub(crate) fn begin_cold(&mut self, rare: cl::Value) -> cl::Block {
+        let [cold, usual] = self.branch(rare);
+        self.set_cold_block(cold);
+        self.switch_to_block(cold);
+        usual
     }
 
     pub(crate) fn jump_with(&mut self, to: cl::Block, args: &[cl::Value]) {

@@ -4,17 +4,18 @@
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::Type;
 
-use super::{Emitter, Parts};
+use super::{Emitter, Parts, Words};
 
 /// The widest words that hold `n` elements of a type and nothing else, and how many. An access of
 /// several elements is aligned to all of them together.
-pub(crate) fn words(ty: Type, n: usize) -> (Type, usize) {
+pub(crate) fn words(ty: Type, n: usize) -> Words {
     let bytes = ty.bytes() as usize * n;
-    match ty {
+    let (ty, n) = match ty {
         Type::B8 | Type::B16 if bytes.is_multiple_of(4) => (Type::B32, bytes / 4),
         Type::B8 | Type::B16 if bytes == 2 => (Type::B16, 1),
         Type::B1 | Type::B8 | Type::B16 | Type::B32 | Type::B64 => (ty, n),
-    }
+    };
+    Words { ty, n }
 }
 
 impl Emitter<'_> {

@@ -324,12 +324,9 @@ impl Emitter<'_> {
     pub(super) fn rounded_to_odd(&mut self, exact: Exact) -> Quad {
         match exact.rest {
             Rest::Nothing => exact.near,
-            Rest::Error(rest) | Rest::Sign(rest) => exact
-                .near
-                .into_iter()
-                .zip(rest)
-                .map(|(near, rest)| self.to_odd(near, rest))
-                .collect(),
+            Rest::Error(rest) | Rest::Sign(rest) => {
+                self.each_of_two((&exact.near, &rest), |b, near, rest| b.to_odd(near, rest))
+            }
         }
     }
 
@@ -457,12 +454,8 @@ impl Emitter<'_> {
         if round == Round::Rn {
             return exact.near;
         }
-        exact
-            .near
-            .into_iter()
-            .zip(errors)
-            .map(|(near, error)| self.stepped(round, near, error))
-            .collect()
+        let both = (&exact.near[..], &errors[..]);
+        self.each_of_two(both, |b, near, error| b.stepped(round, near, error))
     }
 
     /// The nearest f64 number or, if that lies on the wrong side, the one beside it.

@@ -4,7 +4,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{IntBinaryOp, Type};
 
-use super::{Emitter, Lanes, Parts, device};
+use super::{Emitter, Lanes, Parts, Strided};
 
 /// A vector with lanes of a narrow type.
 pub(crate) fn subword_type(ty: Type) -> cl::Type {
@@ -56,10 +56,7 @@ impl Emitter<'_> {
 
     pub(crate) fn masks_of_width(&mut self, mut masks: Parts, bits: u32) -> Parts {
         while self.lane_width(&masks) > bits {
-            masks = masks
-                .chunks(2)
-                .map(|pair| self.ins().snarrow(pair[0], pair[1]))
-                .collect();
+            masks = self.each_pair(&masks, |b, x, y| b.ins().snarrow(x, y));
         }
         while self.lane_width(&masks) < bits {
             masks = masks
@@ -166,15 +163,9 @@ impl Emitter<'_> {
 
     /// Quads of zero-extended lanes as packed vectors.
     pub(crate) fn packed_to(&mut self, quads: &[cl::Value], ty: Type) -> Parts {
-        let mut parts: Parts = quads
-            .iter()
-            .map(|&quad| self.cast_vector(quad, types::I32X4))
-            .collect();
+        let mut parts: Parts = self.each(quads, |b, quad| b.cast_vector(quad, types::I32X4));
         while self.lane_width(&parts) > ty.bits() {
-            parts = parts
-                .chunks(2)
-                .map(|pair| self.ins().unarrow(pair[0], pair[1]))
-                .collect();
+            parts = self.each_pair(&parts, |b, x, y| b.ins().unarrow(x, y));
         }
         parts
     }
@@ -188,32 +179,26 @@ impl Emitter<'_> {
 
     /// Elements at a small stride, packed. Each vector of them is picked from contiguous loads, of
     /// which the last one ends with the last element: nothing behind it is read.
-    pub(crate) fn load_packed_stride(
-        &mut self,
-        ty: Type,
-        at: cl::Value,
-        stride: i64,
-        offset: i32,
-    ) -> Parts {
+    pub(crate) fn load_packed_stride(&mut self, ty: Type, lanes: Strided) -> Parts {
         let size = i64::from(ty.bytes());
-        let span = span(size, stride);
+        let span = span(size, lanes.stride);
         let starts: Vec<i64> = (0..span)
             .step_by(VECTOR as usize)
             .map(|start| start.min(span - VECTOR))
             .collect();
         // Which load has a byte of the result, and where.
         let place = |byte: usize| {
-            let at = byte as i64 / size * stride + byte as i64 % size;
+            let at = byte as i64 / size * lanes.stride + byte as i64 % size;
             let load = starts.partition_point(|start| start + VECTOR <= at);
             (load, (at - starts[load]) as u8)
         };
         let mut parts = Parts::new();
         for i in 0..self.n_packed(ty) {
-            let (at, offset) = self.strided_lane(at, stride, i * (VECTOR / size) as usize, offset);
+            let (at, offset) = self.strided_lane(lanes, i * (VECTOR / size) as usize);
             let mut picked = None;
             for (number, &start) in starts.iter().enumerate() {
-                let (at, offset) = self.strided_lane(at, start, 1, offset);
-                let load = self.ins().load(types::I8X16, device(), at, offset);
+                let (at, offset) = self.plus_or_offset(at, start, offset);
+                let load = self.load_device(types::I8X16, at, offset);
                 let lanes = std::array::from_fn(|byte| match place(byte) {
                     (0, at) if number == 1 => at,
                     (load, at) if load == number => VECTOR as u8 + at,

@@ -1,5 +1,7 @@
 //! How atomic operations update an element.
 
+use core::mem::offset_of;
+
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, AtomicRmwOp, InstBuilder, types};
 use ptxjit_abi::CtaContext;
@@ -108,7 +110,7 @@ impl Emitter<'_> {
         match space {
             Space::Shared | Space::SharedCluster => self.ins().iconst(types::I64, 0),
             Space::Generic => {
-                let shared = self.field(core::mem::offset_of!(CtaContext, shared_base));
+                let shared = self.field(offset_of!(CtaContext, shared_base));
                 let distance = self.ins().isub(at, shared);
                 let limit = self.ins().iconst(types::I64, WINDOW);
                 let outside = self

@@ -65,6 +65,39 @@ pub(crate) enum Val {
 }
 
 impl Emitter<'_> {
+    /// The results of an operation on each vector.
+    pub(crate) fn each<T: Copy, U, C: FromIterator<U>>(
+        &mut self,
+        parts: &[T],
+        mut op: impl FnMut(&mut Self, T) -> U,
+    ) -> C {
+        parts.iter().map(|&part| op(self, part)).collect()
+    }
+
+    /// The results of an operation on the vectors of two values.
+    pub(crate) fn each_of_two<S: Copy, T: Copy, U, C: FromIterator<U>>(
+        &mut self,
+        (x, y): (&[S], &[T]),
+        mut op: impl FnMut(&mut Self, S, T) -> U,
+    ) -> C {
+        x.iter().zip(y).map(|(&x, &y)| op(self, x, y)).collect()
+    }
+
+    /// Vectors as such of another type.
+    pub(crate) fn cast_vectors(&mut self, parts: &[cl::Value], ty: cl::Type) -> Parts {
+        self.each(parts, |b, part| b.cast_vector(part, ty))
+    }
+
+    /// The results of an operation that makes one vector of two neighbors.
+    pub(crate) fn each_pair<C: FromIterator<cl::Value>>(
+        &mut self,
+        parts: &[cl::Value],
+        mut op: impl FnMut(&mut Self, cl::Value, cl::Value) -> cl::Value,
+    ) -> C {
+        let pairs = parts.chunks(2);
+        pairs.map(|pair| op(self, pair[0], pair[1])).collect()
+    }
+
     /// Number of vectors of a varying value.
     pub(crate) fn n_parts(&self, ty: Type) -> usize {
         if ty == Type::B64 {
@@ -102,6 +135,12 @@ impl Emitter<'_> {
     pub(crate) fn vconst_bytes(&mut self, ty: cl::Type, bytes: &[u8]) -> cl::Value {
         let constant = self.func.dfg.constants.insert(bytes.into());
         self.ins().vconst(ty, constant)
+    }
+
+    /// Spreads a scalar over all lanes.
+    pub(crate) fn splat_parts(&mut self, ty: Type, x: cl::Value) -> Parts {
+        let splat = self.splat(ty, x);
+        Parts::from_elem(splat, self.n_parts(ty))
     }
 
     /// Spreads a scalar over a vector.
@@ -231,10 +270,8 @@ impl Emitter<'_> {
         lanes
             .chunks(per)
             .map(|chunk| {
-                let wide: SmallVec<[cl::Value; 4]> = chunk
-                    .iter()
-                    .map(|&lane| self.lane_scalar(ty, lane))
-                    .collect();
+                let wide: SmallVec<[cl::Value; 4]> =
+                    self.each(chunk, |b, lane| b.lane_scalar(ty, lane));
                 let mut part = self.ins().scalar_to_vector(vector, wide[0]);
                 for (idx, &lane) in wide.iter().enumerate().skip(1) {
                     part = self.ins().insertlane(part, lane, idx as u8);

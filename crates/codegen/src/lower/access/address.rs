@@ -1,11 +1,13 @@
 //! Addresses of a gang's accesses.
 
+use core::mem::offset_of;
+
 use std::rc::Rc;
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_abi::warp_ops::WARP;
 use ptxjit_abi::{CtaContext, IDLE_OFFSET};
-use ptxjit_ir::{self as ir, InstData, IntBinaryOp, Space, Type, Value};
+use ptxjit_ir::{self as ir, Access, InstData, IntBinaryOp, Space, Type, Value};
 use ptxjit_vectorize::MayWrap;
 
 use crate::decisions::Differences;
@@ -32,13 +34,13 @@ fn junk_offset(space: Space) -> i64 {
 
 impl Lower<'_, '_> {
     /// Offsets that the test has to cover are added to the address.
-    fn fold_offset(
-        &mut self,
-        space: Space,
-        addr: Value,
-        offset: i32,
-        alignment: Alignment,
-    ) -> (Val, i32) {
+    fn fold_offset(&mut self, access: Access, alignment: Alignment) -> (Val, i32) {
+        let Access {
+            space,
+            addr,
+            offset,
+            ..
+        } = access;
         let val = match self.own_address(space, addr) {
             Some(own) => own,
             None => self.get(addr),
@@ -68,17 +70,11 @@ impl Lower<'_, '_> {
     }
 
     /// The address of an access, and the offset that is left to be added to it.
-    pub(super) fn locate(
-        &mut self,
-        space: Space,
-        addr: Value,
-        offset: i32,
-        alignment: Alignment,
-    ) -> (Address, i32) {
-        let (val, left) = self.fold_offset(space, addr, offset, alignment);
-        let address = match left == offset {
-            true => self.resolve_value(space, addr, val),
-            false => self.resolve(space, self.func.ty(addr), val),
+    pub(super) fn locate(&mut self, access: Access, alignment: Alignment) -> (Address, i32) {
+        let (val, left) = self.fold_offset(access, alignment);
+        let address = match left == access.offset {
+            true => self.resolve_value(access.space, access.addr, val),
+            false => self.resolve(access.space, self.func.ty(access.addr), val),
         };
         (address, left)
     }
@@ -246,11 +242,10 @@ impl Lower<'_, '_> {
             Val::Varying(parts) => self.b.widen_lanes(&parts),
         };
         Address::Lanes(
-            windows
-                .iter()
-                .zip(offsets)
-                .map(|(&window, offset)| self.b.ins().iadd(window, offset))
-                .collect(),
+            self.b
+                .each_of_two((&windows, &offsets), |b, window, offset| {
+                    b.ins().iadd(window, offset)
+                }),
         )
     }
 
@@ -266,12 +261,7 @@ impl Lower<'_, '_> {
     /// The mask for 64-bit lanes, two per vector.
     fn wide_mask(&mut self) -> Option<Parts> {
         self.unless_full()?;
-        let mask = self.mask_vectors();
-        Some(
-            mask.iter()
-                .flat_map(|&part| self.b.widen_mask(part))
-                .collect(),
-        )
+        Some(self.masks_for(Type::B64))
     }
 
     /// Each lane's host address.
@@ -303,9 +293,7 @@ impl Lower<'_, '_> {
             Address::Lanes32(Distances { base, parts, .. }) => {
                 let wide = self.b.widen_lanes(parts);
                 let base = self.b.splat(Type::B64, *base);
-                wide.iter()
-                    .map(|&part| self.b.ins().iadd(part, base))
-                    .collect()
+                self.b.each(&wide, |b, part| b.ins().iadd(part, base))
             }
         }
     }
@@ -331,16 +319,12 @@ impl Lower<'_, '_> {
             }
             Address::Lanes(parts) => {
                 let wide = self.wide_mask().expect("the mask may have gaps");
-                let junk = self.b.field(core::mem::offset_of!(CtaContext, junk));
+                let junk = self.b.field(offset_of!(CtaContext, junk));
                 let junk = self.b.plus(junk, -i64::from(offset));
                 let junk = self.b.splat(Type::B64, junk);
-                Address::Lanes(
-                    parts
-                        .iter()
-                        .zip(&wide)
-                        .map(|(&part, &mask)| self.b.ins().blendv(mask, part, junk))
-                        .collect(),
-                )
+                Address::Lanes(self.b.each_of_two((&parts, &wide), |b, part, mask| {
+                    b.ins().blendv(mask, part, junk)
+                }))
             }
             Address::Scalar(_) | Address::Strided(..) | Address::MayWrap(..) => {
                 unreachable!("these have other ways for lanes that do not run")
@@ -374,10 +358,8 @@ impl Lower<'_, '_> {
         let thread = self.gang_thread();
         let thread = self.b.ins().uextend(types::I64, thread);
         let thread = self.b.ins().iadd(thread, lane);
-        let stride = self
-            .b
-            .field(core::mem::offset_of!(CtaContext, local_stride));
-        let base = self.b.field(core::mem::offset_of!(CtaContext, local_base));
+        let stride = self.b.field(offset_of!(CtaContext, local_stride));
+        let base = self.b.field(offset_of!(CtaContext, local_base));
         let distance = self.b.ins().imul(thread, stride);
         let window = self.b.ins().iadd(base, distance);
         self.lane.active.as_mut()?.window = Some(window);
@@ -417,8 +399,7 @@ impl Lower<'_, '_> {
             may_wrap,
             alignment,
         } = wrapping;
-        let slot = self.buffer(Buffer::Addresses);
-        let buf = self.b.ins().stack_addr(types::I64, slot, 0);
+        let buf = self.buffer_address(Buffer::Addresses);
         // Marks lie above all addresses of the process, in the arena or not.
         let zero = self.b.ins().iconst(types::I64, 0);
         self.call_resolve_wrapped(at, stride, may_wrap, zero, buf);
@@ -468,10 +449,9 @@ impl Lower<'_, '_> {
                 self.b.lane_address(address, 0)
             }
             Address::Lanes32(Distances { parts, .. }) => {
-                let parts: Parts = parts
-                    .iter()
-                    .map(|&part| self.b.cast_vector(part, vector_type(Type::B64)))
-                    .collect();
+                let parts: Parts = self
+                    .b
+                    .each(parts, |b, part| b.cast_vector(part, vector_type(Type::B64)));
                 let both = self.bits_of_lanes(&parts);
                 return self.b.ins().band_imm_s(both, low << 32 | low);
             }

@@ -1,8 +1,9 @@
 //! Atomic operations: lane after lane, in ascending order. `updates` computes the new elements.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder};
-use ptxjit_ir::{self as ir, Inst, InstData};
+use ptxjit_ir::{self as ir, Access, Inst, InstData};
 
+use super::forms::Kind;
 use crate::lower::Lower;
 use crate::ops::{Address, Parts, Place, Rmw, Val};
 
@@ -32,9 +33,15 @@ impl Lower<'_, '_> {
         if self.add_privately(inst) {
             return;
         }
-        let ty = fmt.ty();
         let rmw = Rmw { op, fmt, space };
-        let place = self.place(space, addr, offset, ty.bytes(), 2);
+        let bytes = fmt.ty().bytes();
+        let access = Access {
+            space,
+            addr,
+            offset,
+            bytes,
+        };
+        let place = self.place(access, Kind::Atomic);
         let result = func.insts[inst].results.first().copied();
         let result = result.filter(|&result| self.decided.is_used[result]);
         if self.b.lanes == 1 || self.lane.active.is_some() {
@@ -72,17 +79,13 @@ impl Lower<'_, '_> {
         }
         // Other operations take longer than the loop around them.
         let is_plain = rmw.is_shared() && self.b.has_update(rmw);
-        if !is_plain || self.node.is_general {
+        if !is_plain || self.node.version.is_general {
             return self.atomic_loop(operands, place);
         }
         let Some(full) = self.unless_full() else {
             return self.atomic_unrolled(operands, place);
         };
-        let (all, some, done) = (
-            self.b.create_block(),
-            self.b.create_block(),
-            self.b.create_block(),
-        );
+        let [all, some, done] = self.b.create_blocks();
         self.b.ins().brif(full, all, &[], some, &[]);
         self.b.switch_to_block(all);
         let olds = self.in_full(|lower| lower.atomic_unrolled(operands, place));

@@ -5,10 +5,12 @@
 //! by unmapped memory, are tested for their low bits alone, and not at all where `multiples` proves
 //! that they are aligned.
 
+use core::mem::offset_of;
+
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder};
 use ptxjit_abi::CtaContext;
-use ptxjit_ir::{self as ir, Space, Type, Value};
+use ptxjit_ir::{self as ir, Access, Space, Type, Value};
 
 use crate::lower::Lower;
 use crate::ops::{Address, Alignment, Parts};
@@ -31,11 +33,33 @@ impl Lower<'_, '_> {
         self.note_aligned_row(row);
     }
 
+    /// What has to be found out about an access's alignment. Under `memcheck` the map's test does.
+    pub(super) fn alignment(&self, access: Access) -> Alignment {
+        let Access { offset, bytes, .. } = access;
+        let is_multiple = 1 << self.decided.multiples[access.addr] >= bytes;
+        let is_known = is_multiple && offset % bytes as i32 == 0;
+        let asked = match self.inputs.foreign && !access.space.is_window() {
+            true => bytes,
+            false => 0,
+        };
+        if self.inputs.memcheck || !bytes.is_power_of_two() || is_known {
+            return Alignment {
+                asked,
+                ..Alignment::KNOWN
+            };
+        }
+        Alignment {
+            bytes,
+            offset,
+            asked,
+        }
+    }
+
     /// Stops the CTA if a running lane's address lies outside the arena, or is misaligned. The
     /// arena's first and last pages are never mapped, so that nearby lanes and small offsets cannot
     /// leave it.
     pub(in crate::lower) fn check(&mut self, address: &Address, alignment: Alignment) {
-        let arena = self.b.field(core::mem::offset_of!(CtaContext, arena_base));
+        let arena = self.b.field(offset_of!(CtaContext, arena_base));
         let distance = match address {
             Address::Scalar(x) => self.b.ins().bxor(*x, arena),
             Address::Strided(x, stride) if alignment.holds_for_all(*stride) => {
@@ -44,10 +68,7 @@ impl Lower<'_, '_> {
             Address::Strided(..) | Address::Lanes(_) => {
                 let parts = self.lane_addresses(address);
                 let splat = self.b.splat(Type::B64, arena);
-                let distances: Parts = parts
-                    .iter()
-                    .map(|&part| self.b.ins().bxor(part, splat))
-                    .collect();
+                let distances: Parts = self.b.each(&parts, |b, part| b.ins().bxor(part, splat));
                 self.bits_of_lanes(&distances)
             }
             Address::MayWrap(..) => return,
@@ -70,10 +91,7 @@ impl Lower<'_, '_> {
 
     fn stop_if_bad(&mut self, bad: cl::Value, address: &Address, alignment: Alignment) {
         let bad = self.b.ins().icmp_imm_s(IntCC::NotEqual, bad, 0);
-        let (fail, fine) = (self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(bad, fail, &[], fine, &[]);
-        self.b.set_cold_block(fail);
-        self.b.switch_to_block(fail);
+        let fine = self.b.begin_cold(bad);
         self.in_cold_blocks(|lower| lower.report_bad(address, alignment, fine));
         self.b.switch_to_block(fine);
     }

@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 
 use crate::lower::access::atomics::Operands;
 use crate::lower::{Buffer, Lower};
-use crate::ops::{Address, Parts, Place, Rmw, Wrapping, int_type, vector_type};
+use crate::ops::{Address, Parts, Place, Rmw, Strided, Words, Wrapping, int_type, vector_type};
 use crate::slots::lane_bytes;
 
 /// Bytes of one compare-and-swap.
@@ -62,7 +62,8 @@ impl Lower<'_, '_> {
             }
             Address::Scalar(_) | Address::Lanes(_) | Address::Lanes32(..) => return None,
         };
-        let is_possible = !rmw.is_shared() && !self.node.is_general && self.b.has_update(rmw);
+        let is_possible =
+            !rmw.is_shared() && !self.node.version.is_general && self.b.has_update(rmw);
         if stride != i64::from(ty.bytes()) || !is_possible || !self.inputs.target.wide_cas {
             return None;
         }
@@ -101,22 +102,17 @@ impl Lower<'_, '_> {
     ) -> Vec<cl::Value> {
         let ty = operands.rmw.fmt.ty();
         let args = self.parts(operands.args[0]);
-        let olds = self.load_whole(1, ty, at, i64::from(ty.bytes()), offset);
-        let news: Parts = olds
-            .iter()
-            .zip(&args)
-            .map(|(&old, &arg)| self.updated(update, old, arg))
-            .collect();
+        let stride = i64::from(ty.bytes());
+        let olds = self.load_whole(Words::one(ty), Strided { at, stride, offset });
+        let both = olds.iter().zip(&args);
+        let news = both.map(|(&old, &arg)| self.updated(update, old, arg));
+        let news: Parts = news.collect();
         let args = self.store_to_buffer(Buffer::Operand(0), &args);
         let news = self.store_to_buffer(Buffer::Operand(1), &news);
         let olds = self.store_to_buffer(Buffer::Operand(2), &olds);
         let at = self.b.plus(at, i64::from(offset));
 
-        let (head, iteration, done) = (
-            self.b.create_block(),
-            self.b.create_block(),
-            self.b.create_block(),
-        );
+        let [head, iteration, done] = self.b.create_blocks();
         let row = self.b.append_block_param(head, types::I64);
         let zero = self.b.ins().iconst(types::I64, 0);
         self.b.ins().jump(head, &[zero.into()]);
@@ -125,29 +121,7 @@ impl Lower<'_, '_> {
         let is_end = self.b.ins().icmp_imm_s(IntCC::Equal, row, size);
         self.b.ins().brif(is_end, done, &[], iteration, &[]);
         self.b.switch_to_block(iteration);
-        let (old, new) = (self.load_row(olds, row), self.load_row(news, row));
-        let place = self.b.ins().iadd(at, row);
-        let found = self
-            .b
-            .ins()
-            .atomic_cas(MemFlagsData::new(), place, old, new);
-        let same = self.b.ins().icmp(IntCC::Equal, found, old);
-        let (again, next) = (self.b.create_block(), self.b.create_block());
-        self.b.set_cold_block(again);
-        self.b.ins().brif(same, next, &[], again, &[]);
-        self.b.switch_to_block(again);
-        for k in 0..ROW / i64::from(ty.bytes()) {
-            let shift = i64::from(ty.bytes()) * k;
-            let lane = self.b.plus(row, shift);
-            let [arg, out] = [args, olds].map(|buf| self.b.ins().iadd(buf, lane));
-            let (clif, flags) = (int_type(ty), MemFlagsData::trusted());
-            let arg = self.b.ins().load(clif, flags, arg, 0);
-            let place = self.b.plus(place, shift);
-            let old = self.scoped(|lower| lower.rmw(operands.rmw, place, &[arg]));
-            self.b.ins().store(flags, old, out, 0);
-        }
-        self.b.ins().jump(next, &[]);
-        self.b.switch_to_block(next);
+        self.cas_row(operands.rmw, [args, olds, news], at, row);
         let row = self.b.ins().iadd_imm_s(row, ROW);
         self.b.ins().jump(head, &[row.into()]);
         self.b.switch_to_block(done);
@@ -157,11 +131,41 @@ impl Lower<'_, '_> {
         }
     }
 
+    /// Updates a row of elements at once, or one by one if another thread has changed any of them.
+    /// The buffers hold operands, the elements as they were found, and what becomes of those.
+    fn cas_row(
+        &mut self,
+        rmw: Rmw,
+        [args, olds, news]: [cl::Value; 3],
+        at: cl::Value,
+        row: cl::Value,
+    ) {
+        let (old, new) = (self.load_row(olds, row), self.load_row(news, row));
+        let place = self.b.ins().iadd(at, row);
+        let flags = MemFlagsData::new();
+        let found = self.b.ins().atomic_cas(flags, place, old, new);
+        let same = self.b.ins().icmp(IntCC::Equal, found, old);
+        let [again, next] = self.b.create_blocks();
+        self.b.set_cold_block(again);
+        self.b.ins().brif(same, next, &[], again, &[]);
+        self.b.switch_to_block(again);
+        let (size, clif) = (i64::from(rmw.fmt.ty().bytes()), int_type(rmw.fmt.ty()));
+        for k in 0..ROW / size {
+            let lane = self.b.plus(row, size * k);
+            let [arg, out] = [args, olds].map(|buf| self.b.ins().iadd(buf, lane));
+            let arg = self.b.load_own(clif, arg, 0);
+            let place = self.b.plus(place, size * k);
+            let old = self.scoped(|lower| lower.rmw(rmw, place, &[arg]));
+            self.b.store_own(old, out, 0);
+        }
+        self.b.ins().jump(next, &[]);
+        self.b.switch_to_block(next);
+    }
+
     fn load_row(&mut self, buf: cl::Value, row: cl::Value) -> cl::Value {
         let at = self.b.ins().iadd(buf, row);
-        let flags = MemFlagsData::trusted();
-        let low = self.b.ins().load(types::I64, flags, at, 0);
-        let high = self.b.ins().load(types::I64, flags, at, 8);
+        let low = self.b.load_own(types::I64, at, 0);
+        let high = self.b.load_own(types::I64, at, 8);
         self.b.ins().iconcat(low, high)
     }
 
@@ -198,8 +202,7 @@ impl Lower<'_, '_> {
         let (ty, bytes) = (rmw.fmt.ty(), lane_bytes(rmw.fmt.ty()));
         let clif = int_type(ty);
         let bits = self.mask_as_bits();
-        let [head, first, run, iteration, more, commit, done] =
-            std::array::from_fn(|_| self.b.create_block());
+        let [head, first, run, iteration, more, commit, done] = self.b.create_blocks();
         let left = self.b.append_block_param(head, types::I32);
         self.b.ins().jump(head, &[bits.into()]);
         self.b.switch_to_block(head);
@@ -220,10 +223,9 @@ impl Lower<'_, '_> {
         self.b.switch_to_block(iteration);
         let lane = self.b.ins().ctz(iteration_left);
         let lane = self.b.ins().uextend(types::I64, lane);
-        let args: Vec<cl::Value> = args
-            .iter()
-            .map(|&buf| self.b.load_lane(buf, lane, clif, bytes))
-            .collect();
+        let args: Vec<cl::Value> = self
+            .b
+            .each(args, |b, buf| b.load_lane(buf, lane, clif, bytes));
         let new = self.scoped(|lower| lower.b.update(rmw, at, old, &args));
         if let Some(out) = out {
             self.b.store_lane(out, lane, ty, old);
@@ -283,7 +285,7 @@ impl Lower<'_, '_> {
             self.b.ins().store(flags, new, at, 0);
             return first;
         }
-        let (iteration, done) = (self.b.create_block(), self.b.create_block());
+        let [iteration, done] = self.b.create_blocks();
         let old = self.b.append_block_param(iteration, ty);
         self.b.ins().jump(iteration, &[first.into()]);
         self.b.switch_to_block(iteration);
@@ -331,8 +333,7 @@ impl Lower<'_, '_> {
                 self.store_to_buffer(Buffer::Operand(k), &parts)
             })
             .collect();
-        let out_slot = self.buffer(Buffer::Operand(2));
-        let out = self.b.ins().stack_addr(types::I64, out_slot, 0);
+        let out = self.buffer_address(Buffer::Operand(2));
         if self.b.needs_cas_loop(rmw) {
             let out = operands.result.then_some(out);
             self.cas_runs(rmw, (addrs, place.offset), &args, out);
@@ -360,11 +361,7 @@ impl Lower<'_, '_> {
     /// Runs `body` for each running lane, in a loop.
     pub(in crate::lower) fn lane_loop(&mut self, body: impl FnOnce(&mut Self, cl::Value)) {
         let bits = self.mask_as_bits();
-        let (head, iteration, done) = (
-            self.b.create_block(),
-            self.b.create_block(),
-            self.b.create_block(),
-        );
+        let [head, iteration, done] = self.b.create_blocks();
         let left = self.b.append_block_param(head, types::I32);
         self.b.ins().jump(head, &[bits.into()]);
         self.b.switch_to_block(head);

@@ -10,7 +10,6 @@ use ptxjit_ir::{CompareOp, Type, Value};
 
 use super::proven::{Proof, Range};
 use crate::decisions::counters::{Step, Test};
-use crate::decisions::cta_ranges::Finder;
 use crate::lower::Lower;
 
 /// The counter that a loop tests, as a range at the loop's entry, and what bounds it.
@@ -23,19 +22,14 @@ struct Tested {
 
 impl Lower<'_, '_> {
     /// The range of a counter. The caller requires it to fit, by which the counter does not wrap.
-    pub(super) fn counter_range(
-        &mut self,
-        finder: &Finder<'_>,
-        value: Value,
-        proof: &mut Proof,
-    ) -> Range {
-        let (counter, test) = finder.counter(value).expect("a counter");
-        let tested = self.tested_counter(finder, test, proof);
+    pub(super) fn counter_range(&mut self, value: Value, proof: &mut Proof<'_>) -> Range {
+        let (counter, test) = proof.finder.counter(value).expect("a counter");
+        let tested = self.tested_counter(test, proof);
         if test.counter == value {
             return self.tested_range(&tested, proof);
         }
         // So that the tested counter does not wrap, either.
-        self.range(finder, test.counter, proof);
+        self.range(test.counter, proof);
         let repeats = match proof.repeats.get(&counter.header) {
             Some(&repeats) => repeats,
             None => {
@@ -44,26 +38,26 @@ impl Lower<'_, '_> {
                 repeats
             }
         };
-        let init = self.union(finder, &counter.inits, proof);
-        let step = self.step_range(finder, &counter.step, proof);
+        let init = self.union(&counter.inits, proof);
+        let step = self.step_range(&counter.step, proof);
         let zero = self.b.ins().iconst(types::I64, 0);
         let [low, high] = self.product([zero, repeats], step);
         self.require(Type::B64, [low, high], proof);
-        [
-            self.b.ins().iadd(init[0], low),
-            self.b.ins().iadd(init[1], high),
-        ]
+        self.sum_of([init, [low, high]])
     }
 
-    fn tested_counter(&mut self, finder: &Finder<'_>, test: Test, proof: &mut Proof) -> Tested {
-        let (counter, _) = finder.counter(test.counter).expect("tests are of counters");
-        let init = self.union(finder, &counter.inits, proof);
+    fn tested_counter(&mut self, test: Test, proof: &mut Proof<'_>) -> Tested {
+        let (counter, _) = proof
+            .finder
+            .counter(test.counter)
+            .expect("tests are of counters");
+        let init = self.union(&counter.inits, proof);
         let init = match test.not_initially {
             Some(number) => self.without(init, number),
             None => init,
         };
-        let step = self.step_range(finder, &counter.step, proof);
-        let bound = self.range(finder, test.bound, proof);
+        let step = self.step_range(&counter.step, proof);
+        let bound = self.range(test.bound, proof);
         if test.ty == Type::B64 {
             self.require(Type::B64, init, proof);
             self.require(Type::B64, bound, proof);
@@ -83,27 +77,23 @@ impl Lower<'_, '_> {
             let is_end = self.b.ins().icmp(IntCC::Equal, end, number);
             self.b.ins().uextend(types::I64, is_end)
         });
-        [
-            self.b.ins().iadd(low, is_low),
-            self.b.ins().isub(high, is_high),
-        ]
+        let low = self.b.ins().iadd(low, is_low);
+        [low, self.b.ins().isub(high, is_high)]
     }
 
     /// What an iteration adds: it has less than 32 bits, so that a product with a number of
     /// iterations fits.
-    fn step_range(&mut self, finder: &Finder<'_>, step: &Step, proof: &mut Proof) -> Range {
+    fn step_range(&mut self, step: &Step, proof: &mut Proof<'_>) -> Range {
         let constant = self.b.ins().iconst(types::I64, step.constant);
         let mut sum = [constant; 2];
         for &value in &step.added {
-            let [low, high] = self.range(finder, value, proof);
-            self.require(Type::B32, [low, high], proof);
-            sum = self.sum_of([sum, [low, high]]);
+            let range = self.narrow_range(value, proof);
+            sum = self.sum_of([sum, range]);
         }
         for &value in &step.subtracted {
-            let [low, high] = self.range(finder, value, proof);
-            self.require(Type::B32, [low, high], proof);
-            let [low, high] = [high, low].map(|x| self.b.ins().ineg(x));
-            sum = self.sum_of([sum, [low, high]]);
+            let [low, high] = self.narrow_range(value, proof);
+            let negated = [high, low].map(|x| self.b.ins().ineg(x));
+            sum = self.sum_of([sum, negated]);
         }
         if step.values().next().is_some() {
             self.require(Type::B32, sum, proof);
@@ -111,21 +101,27 @@ impl Lower<'_, '_> {
         sum
     }
 
+    /// The range of a value that is required to fit into 32 bits.
+    fn narrow_range(&mut self, value: Value, proof: &mut Proof<'_>) -> Range {
+        let range = self.range(value, proof);
+        self.require(Type::B32, range, proof);
+        range
+    }
+
     fn sum_of(&mut self, [x, y]: [Range; 2]) -> Range {
         [0, 1].map(|end| self.b.ins().iadd(x[end], y[end]))
     }
 
     /// The range of the tested counter: it starts at its first value and moves to the bound.
-    fn tested_range(&mut self, tested: &Tested, proof: &mut Proof) -> Range {
+    fn tested_range(&mut self, tested: &Tested, proof: &mut Proof<'_>) -> Range {
         let Tested {
             test, init, step, ..
         } = *tested;
         let rises = self.rises(tested, proof);
         let past = self.last_passing(tested);
-        let end = if test.op == CompareOp::Ne {
-            past
-        } else {
-            self.b.ins().iadd(past, step[usize::from(rises)])
+        let end = match test.op == CompareOp::Ne {
+            true => past,
+            false => self.b.ins().iadd(past, step[usize::from(rises)]),
         };
         let range = match rises {
             true => [init[0], self.b.ins().smax(init[1], end)],
@@ -135,10 +131,8 @@ impl Lower<'_, '_> {
         let compared = range.map(|x| self.b.plus(x, test.offset));
         self.require(ty, compared, proof);
         if crate::decisions::predicates::is_unsigned(test.op) {
-            for x in [compared[0], tested.bound[0]] {
-                let sign = self.b.ins().ushr_imm_s(x, 63);
-                self.gather(&mut proof.inexact, sign);
-            }
+            self.require_positive(compared[0], proof);
+            self.require_positive(tested.bound[0], proof);
         }
         if test.op == CompareOp::Ne {
             self.require_bound_is_met(tested, rises, proof);
@@ -147,17 +141,14 @@ impl Lower<'_, '_> {
     }
 
     /// Whether the tested counter grows. A step that is no constant is required to be positive.
-    fn rises(&mut self, tested: &Tested, proof: &mut Proof) -> bool {
+    fn rises(&mut self, tested: &Tested, proof: &mut Proof<'_>) -> bool {
         let [low, high] = tested.step;
-        match self.constant_of(low) {
-            Some(step) if low == high => step > 0,
-            _ => {
-                let least = self.b.ins().iadd_imm_s(low, -1);
-                let sign = self.b.ins().ushr_imm_s(least, 63);
-                self.gather(&mut proof.inexact, sign);
-                true
-            }
+        if let (Some(step), true) = (self.constant_of(low), low == high) {
+            return step > 0;
         }
+        let less = self.b.ins().iadd_imm_s(low, -1);
+        self.require_positive(less, proof);
+        true
     }
 
     /// The number that a value was made of.
@@ -165,12 +156,10 @@ impl Lower<'_, '_> {
         let cl::ValueDef::Result(inst, _) = self.b.func.dfg.value_def(value) else {
             return None;
         };
-        let data = self.b.func.dfg.insts[inst];
-        if let cl::InstructionData::UnaryImm { imm, .. } = data {
-            Some(imm.bits())
-        } else {
-            None
-        }
+        let cl::InstructionData::UnaryImm { imm, .. } = self.b.func.dfg.insts[inst] else {
+            return None;
+        };
+        Some(imm.bits())
     }
 
     /// The counter's last value, or none behind it, that passes the test; for a test by `ne`, its
@@ -192,7 +181,7 @@ impl Lower<'_, '_> {
     }
 
     /// How often the body runs again, at most.
-    fn repeats(&mut self, tested: &Tested, proof: &mut Proof) -> cl::Value {
+    fn repeats(&mut self, tested: &Tested, proof: &mut Proof<'_>) -> cl::Value {
         let Tested {
             test, init, step, ..
         } = *tested;
@@ -205,31 +194,30 @@ impl Lower<'_, '_> {
         let (distance, step) = match (test.op, self.constant_of(step[0])) {
             (CompareOp::Ne, Some(step)) => (distance, step.abs()),
             (_, Some(step)) => (self.b.plus(distance, step.abs()), step.abs()),
-            (_, None) => {
-                let zero = self.b.ins().iconst(types::I64, 0);
-                let one = self.b.ins().iconst(types::I64, 1);
-                let distance = self.b.ins().iadd(distance, step[1]);
-                let distance = self.b.ins().smax(distance, zero);
-                let step = self.b.ins().smax(step[0], one);
-                return self.b.ins().udiv(distance, step);
-            }
+            (_, None) => return self.steps_in(distance, step),
         };
         let zero = self.b.ins().iconst(types::I64, 0);
         let distance = self.b.ins().smax(distance, zero);
-        match step.count_ones() {
-            1 => {
-                let shift = i64::from(step.trailing_zeros());
-                self.b.ins().ushr_imm_s(distance, shift)
-            }
-            _ => {
-                let step = self.b.ins().iconst(types::I64, step);
-                self.b.ins().udiv(distance, step)
-            }
+        if step.count_ones() == 1 {
+            let shift = i64::from(step.trailing_zeros());
+            return self.b.ins().ushr_imm_s(distance, shift);
         }
+        let step = self.b.ins().iconst(types::I64, step);
+        self.b.ins().udiv(distance, step)
+    }
+
+    /// How many steps, each of a range of lengths, a distance takes at most, and one more.
+    fn steps_in(&mut self, distance: cl::Value, step: Range) -> cl::Value {
+        let zero = self.b.ins().iconst(types::I64, 0);
+        let one = self.b.ins().iconst(types::I64, 1);
+        let distance = self.b.ins().iadd(distance, step[1]);
+        let distance = self.b.ins().smax(distance, zero);
+        let step = self.b.ins().smax(step[0], one);
+        self.b.ins().udiv(distance, step)
     }
 
     /// Requires that the counter reaches its bound, in whole steps.
-    fn require_bound_is_met(&mut self, tested: &Tested, rises: bool, proof: &mut Proof) {
+    fn require_bound_is_met(&mut self, tested: &Tested, rises: bool, proof: &mut Proof<'_>) {
         let Tested {
             test,
             init,
@@ -242,8 +230,7 @@ impl Lower<'_, '_> {
         };
         let offset = if rises { -test.offset } else { test.offset };
         let distance = self.b.plus(distance, offset);
-        let sign = self.b.ins().ushr_imm_s(distance, 63);
-        self.gather(&mut proof.inexact, sign);
+        self.require_positive(distance, proof);
         let step = self.constant_of(step[0]).expect("chosen with a constant");
         if step.abs() == 1 {
             return;

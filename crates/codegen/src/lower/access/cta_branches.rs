@@ -25,7 +25,7 @@ impl Lower<'_, '_> {
         if branches.is_empty() {
             return None;
         }
-        let (ask, join) = (self.b.create_block(), self.b.create_block());
+        let [ask, join] = self.b.create_blocks();
         let pays = IntCC::UnsignedGreaterThanOrEqual;
         let pays = self.b.ins().icmp_imm_s(pays, n_gangs, FEWEST_GANGS);
         let asks = self.b.ins().band(pays, is_exact);
@@ -39,10 +39,10 @@ impl Lower<'_, '_> {
         );
         let (program, known) = ((self.func, self.plan), (&multiples, &*counters));
         let finder = Finder::new(program, Scope::Cta, &self.decided.invariants, known);
-        let mut proof = Proof::default();
+        let mut proof = Proof::new(&finder, None);
         let mut bits = none;
         for (number, branch) in (1..).zip(&branches) {
-            let taken = self.certainly(&finder, branch.cond, branch.expected, &mut proof);
+            let taken = self.certainly(branch.cond, branch.expected, &mut proof);
             let taken = self.b.ins().uextend(types::I32, taken);
             let taken = self.b.ins().ishl_imm_s(taken, number);
             bits = self.b.ins().bor(bits, taken);
@@ -55,36 +55,33 @@ impl Lower<'_, '_> {
     }
 
     /// Requires of what a condition compares that ranges hold the values.
-    pub(in crate::lower) fn ranges_of_condition(
-        &mut self,
-        finder: &Finder<'_>,
-        cond: Value,
-        proof: &mut Proof,
-    ) {
-        let args = match finder.condition(cond).expect("chosen with its conditions") {
+    pub(in crate::lower) fn ranges_of_condition(&mut self, cond: Value, proof: &mut Proof<'_>) {
+        let args = match proof
+            .finder
+            .condition(cond)
+            .expect("chosen with its conditions")
+        {
             Condition::Uniform => return,
-            Condition::Not(arg) => return self.ranges_of_condition(finder, arg, proof),
+            Condition::Not(arg) => return self.ranges_of_condition(arg, proof),
             Condition::And(args) | Condition::Or(args) => {
                 return args
                     .iter()
-                    .for_each(|&arg| self.ranges_of_condition(finder, arg, proof));
+                    .for_each(|&arg| self.ranges_of_condition(arg, proof));
             }
             Condition::InOrder(args) | Condition::Compare(_, args) => args,
         };
         for arg in args {
-            self.range(finder, arg, proof);
+            self.range(arg, proof);
         }
     }
 
     /// Whether a condition certainly has a value in all threads.
-    fn certainly(
-        &mut self,
-        finder: &Finder<'_>,
-        cond: Value,
-        value: bool,
-        proof: &mut Proof,
-    ) -> cl::Value {
-        match finder.condition(cond).expect("chosen with its conditions") {
+    fn certainly(&mut self, cond: Value, value: bool, proof: &mut Proof<'_>) -> cl::Value {
+        match proof
+            .finder
+            .condition(cond)
+            .expect("chosen with its conditions")
+        {
             Condition::Uniform => {
                 let x = self.scalar(cond);
                 if value {
@@ -94,9 +91,9 @@ impl Lower<'_, '_> {
                 }
             }
             Condition::InOrder(_) => self.b.ins().iconst(types::I8, i64::from(value)),
-            Condition::Not(arg) => self.certainly(finder, arg, !value, proof),
+            Condition::Not(arg) => self.certainly(arg, !value, proof),
             condition @ (Condition::And(args) | Condition::Or(args)) => {
-                let [a, b] = args.map(|arg| self.certainly(finder, arg, value, proof));
+                let [a, b] = args.map(|arg| self.certainly(arg, value, proof));
                 // All of a conjunction's terms must be true, one of them false.
                 if matches!(condition, Condition::And(_)) == value {
                     self.b.ins().band(a, b)
@@ -105,7 +102,7 @@ impl Lower<'_, '_> {
                 }
             }
             Condition::Compare(op, args) => {
-                let ranges = args.map(|arg| self.range(finder, arg, proof));
+                let ranges = args.map(|arg| self.range(arg, proof));
                 let op = if value { op } else { op.inverse() };
                 self.certainly_compares(op, ranges)
             }

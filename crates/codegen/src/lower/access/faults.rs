@@ -4,8 +4,10 @@
 //! fault, once in the function, so that an access costs a few instructions of cold code, not a
 //! report of its own.
 
+use core::mem::offset_of;
+
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_abi::object::Helper;
 use ptxjit_abi::{CtaContext, FaultKind, RuntimeFns};
 
@@ -37,9 +39,7 @@ impl Lower<'_, '_> {
         let site = self.site(kind);
         let addr = addr.unwrap_or_else(|| self.b.ins().iconst(types::I64, 0));
         let exit = self.known_exit();
-        self.b
-            .ins()
-            .jump(exit, &[site.into(), bits.into(), addr.into()]);
+        self.b.jump_with(exit, &[site, bits, addr]);
     }
 
     /// An address failed its test: stops the CTA. If the lanes' addresses turn out to be valid,
@@ -87,22 +87,13 @@ impl Lower<'_, '_> {
         let (site, what) = (self.site(FaultKind::BadAddress), self.what(alignment));
         let stride = self.b.ins().iconst(types::I64, stride);
         let exit = self.row_exit();
-        let args = [
-            site.into(),
-            bits.into(),
-            what.into(),
-            at.into(),
-            stride.into(),
-        ];
-        self.b.ins().jump(exit, &args);
+        self.b.jump_with(exit, &[site, bits, what, at, stride]);
     }
 
     fn exit_with_lanes(&mut self, alignment: Alignment, bits: cl::Value) {
         let (site, what) = (self.site(FaultKind::BadAddress), self.what(alignment));
         let exit = self.lanes_exit();
-        self.b
-            .ins()
-            .jump(exit, &[site.into(), bits.into(), what.into()]);
+        self.b.jump_with(exit, &[site, bits, what]);
     }
 
     /// The lanes' addresses lie in the first buffer: stops the CTA if one of those in `bits` is
@@ -117,10 +108,7 @@ impl Lower<'_, '_> {
             return;
         }
         let low = self.misaligned_bits(address, alignment);
-        let (stop, go_on) = (self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(low, stop, &[], go_on, &[]);
-        self.b.set_cold_block(stop);
-        self.b.switch_to_block(stop);
+        let go_on = self.b.begin_cold(low);
         self.exit_with_lanes(alignment, bits);
         self.b.switch_to_block(go_on);
     }
@@ -168,66 +156,29 @@ impl Lower<'_, '_> {
 
     fn known_exit(&mut self) -> cl::Block {
         let params = [types::I64, types::I32, types::I64];
-        *self
-            .emitted
-            .exits
-            .known
-            .get_or_insert_with(|| cold_block(&mut self.b, &params))
+        let exit = &mut self.emitted.exits.known;
+        *exit.get_or_insert_with(|| cold_block(&mut self.b, &params))
     }
 
     fn row_exit(&mut self) -> cl::Block {
         let params = [types::I64, types::I32, types::I64, types::I64, types::I64];
-        *self
-            .emitted
-            .exits
-            .row
-            .get_or_insert_with(|| cold_block(&mut self.b, &params))
+        let exit = &mut self.emitted.exits.row;
+        *exit.get_or_insert_with(|| cold_block(&mut self.b, &params))
     }
 
     fn lanes_exit(&mut self) -> cl::Block {
         let params = [types::I64, types::I32, types::I64];
-        *self
-            .emitted
-            .exits
-            .lanes
-            .get_or_insert_with(|| cold_block(&mut self.b, &params))
+        let exit = &mut self.emitted.exits.lanes;
+        *exit.get_or_insert_with(|| cold_block(&mut self.b, &params))
     }
 
     /// Emits the exits that were used.
     pub(in crate::lower) fn emit_exits(&mut self) {
         if let Some(row) = self.emitted.exits.row {
-            let (site, bits) = self.enter_exit(row);
-            let params = self.b.block_params(row);
-            let (what, at, stride) = (params[2], params[3], params[4]);
-            let slot = self.buffer(Buffer::Addresses);
-            let addrs = self.b.ins().stack_addr(types::I64, slot, 0);
-            let lanes = self.b.lanes;
-            let lanes = self.b.ins().iconst(types::I32, lanes as i64);
-            self.b
-                .call_helper(Helper::Row, &[at, stride, lanes, addrs], None);
-            let exit = self.lanes_exit();
-            self.b
-                .ins()
-                .jump(exit, &[site.into(), bits.into(), what.into()]);
+            self.emit_row_exit(row);
         }
         if let Some(lanes) = self.emitted.exits.lanes {
-            let (site, bits) = self.enter_exit(lanes);
-            let slot = self.buffer(Buffer::Addresses);
-            let addrs = self.b.ins().stack_addr(types::I64, slot, 0);
-            let what = self.b.block_params(lanes)[2];
-            self.stop_if_misaligned(site, bits, (addrs, what));
-            // Where sizes matter, only addresses that may be misaligned lead here, and these are
-            // tested for the size.
-            let size = self.b.ins().ireduce(types::I32, what);
-            let bad = self.bad_lanes(addrs, bits, size);
-            // All running lanes of an affine access can lie in the unmapped margins.
-            let none = self.b.ins().icmp_imm_s(IntCC::Equal, bad, 0);
-            let bad = self.b.ins().select(none, bits, bad);
-            let first = self.address_of_first(addrs, bad);
-            let exit = self.known_exit();
-            self.b
-                .ins()
-                .jump(exit, &[site.into(), bad.into(), first.into()]);
+            self.emit_lanes_exit(lanes);
         }
         if let Some(known) = self.emitted.exits.known {
             let (site, bits) = self.enter_exit(known);
@@ -238,6 +189,37 @@ impl Lower<'_, '_> {
         }
     }
 
+    /// The lanes' addresses go to the first buffer.
+    fn emit_row_exit(&mut self, row: cl::Block) {
+        let (site, bits) = self.enter_exit(row);
+        let params = self.b.block_params(row);
+        let (what, at, stride) = (params[2], params[3], params[4]);
+        let addrs = self.buffer_address(Buffer::Addresses);
+        let lanes = self.b.lanes as i64;
+        let lanes = self.b.ins().iconst(types::I32, lanes);
+        let args = [at, stride, lanes, addrs];
+        self.b.call_helper(Helper::Row, &args, None);
+        let exit = self.lanes_exit();
+        self.b.jump_with(exit, &[site, bits, what]);
+    }
+
+    fn emit_lanes_exit(&mut self, lanes: cl::Block) {
+        let (site, bits) = self.enter_exit(lanes);
+        let addrs = self.buffer_address(Buffer::Addresses);
+        let what = self.b.block_params(lanes)[2];
+        self.stop_if_misaligned(site, bits, (addrs, what));
+        // Where sizes matter, only addresses that may be misaligned lead here, and these are
+        // tested for the size.
+        let size = self.b.ins().ireduce(types::I32, what);
+        let bad = self.bad_lanes(addrs, bits, size);
+        // All running lanes of an affine access can lie in the unmapped margins.
+        let none = self.b.ins().icmp_imm_s(IntCC::Equal, bad, 0);
+        let bad = self.b.ins().select(none, bits, bad);
+        let first = self.address_of_first(addrs, bad);
+        let exit = self.known_exit();
+        self.b.jump_with(exit, &[site, bad, first]);
+    }
+
     /// In an exit: the runtime reports the first lane if that is misaligned rather than outside the
     /// arena.
     fn stop_if_misaligned(
@@ -246,21 +228,18 @@ impl Lower<'_, '_> {
         bits: cl::Value,
         (addrs, what): (cl::Value, cl::Value),
     ) {
-        let fns = self.b.field(core::mem::offset_of!(CtaContext, fns));
-        let misaligned = core::mem::offset_of!(RuntimeFns, misaligned);
+        let fns = self.b.field(offset_of!(CtaContext, fns));
+        let misaligned = offset_of!(RuntimeFns, misaligned);
         let loc = self.b.ins().ireduce(types::I32, site);
         let gang = self.gang_idx();
         let args = [self.b.cta, addrs, bits, what, gang, loc];
         let status = self.b.call_runtime(fns, misaligned, &args);
-        let (stop, go_on) = (self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(status, stop, &[], go_on, &[]);
+        let [stop, go_on] = self.b.branch(status);
         self.b.switch_to_block(stop);
         let kind = i64::from(FaultKind::Runtime as u32) << 32;
         let site = self.b.ins().iconst(types::I64, kind);
         let exit = self.known_exit();
-        self.b
-            .ins()
-            .jump(exit, &[site.into(), bits.into(), addrs.into()]);
+        self.b.jump_with(exit, &[site, bits, addrs]);
         self.b.switch_to_block(go_on);
     }
 
@@ -276,17 +255,15 @@ impl Lower<'_, '_> {
         let kind = self.b.ins().ireduce(types::I32, kind);
         let gang = self.gang_idx();
         let fields = [
-            (kind, core::mem::offset_of!(CtaContext, fault_kind)),
-            (loc, core::mem::offset_of!(CtaContext, fault_loc)),
-            (gang, core::mem::offset_of!(CtaContext, fault_gang)),
-            (bits, core::mem::offset_of!(CtaContext, fault_mask)),
-            (addr, core::mem::offset_of!(CtaContext, fault_addr)),
+            (kind, offset_of!(CtaContext, fault_kind)),
+            (loc, offset_of!(CtaContext, fault_loc)),
+            (gang, offset_of!(CtaContext, fault_gang)),
+            (bits, offset_of!(CtaContext, fault_mask)),
+            (addr, offset_of!(CtaContext, fault_addr)),
         ];
         for (value, at) in fields {
             let cta = self.b.cta;
-            self.b
-                .ins()
-                .store(MemFlagsData::trusted(), value, cta, at as i32);
+            self.b.store_own(value, cta, at as i32);
         }
     }
 
@@ -294,20 +271,16 @@ impl Lower<'_, '_> {
     /// not access so many bytes.
     fn bad_lanes(&mut self, addrs: cl::Value, bits: cl::Value, size: cl::Value) -> cl::Value {
         if self.inputs.foreign {
-            let fns = self.b.field(core::mem::offset_of!(CtaContext, fns));
-            let outside = core::mem::offset_of!(RuntimeFns, outside);
-            return self
-                .b
-                .call_runtime(fns, outside, &[self.b.cta, addrs, bits, size]);
+            let fns = self.b.field(offset_of!(CtaContext, fns));
+            let outside = offset_of!(RuntimeFns, outside);
+            let args = [self.b.cta, addrs, bits, size];
+            return self.b.call_runtime(fns, outside, &args);
         }
-        let arena = self.b.field(core::mem::offset_of!(CtaContext, arena_base));
-        let size = self.b.field(core::mem::offset_of!(CtaContext, arena_bits));
-        let slot = self.buffer(Buffer::Found);
-        let found = self.b.ins().stack_addr(types::I64, slot, 0);
+        let arena = self.b.field(offset_of!(CtaContext, arena_base));
+        let size = self.b.field(offset_of!(CtaContext, arena_bits));
+        let found = self.buffer_address(Buffer::Found);
         self.call(Stub::BadLanes, &[addrs, bits, arena, size, found]);
-        self.b
-            .ins()
-            .load(types::I32, MemFlagsData::trusted(), found, 0)
+        self.b.load_own(types::I32, found, 0)
     }
 
     /// The address of the first lane in `bad`, which is not empty.
@@ -316,17 +289,12 @@ impl Lower<'_, '_> {
         let lane = self.b.ins().uextend(types::I64, lane);
         let at = self.b.ins().ishl_imm_s(lane, 3);
         let at = self.b.ins().iadd(addrs, at);
-        self.b
-            .ins()
-            .load(types::I64, MemFlagsData::trusted(), at, 0)
+        self.b.load_own(types::I64, at, 0)
     }
 
     /// Stops the CTA if the runtime returned an error.
     pub(in crate::lower) fn stop_if(&mut self, status: cl::Value, bits: cl::Value) {
-        let (fail, fine) = (self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(status, fail, &[], fine, &[]);
-        self.b.set_cold_block(fail);
-        self.b.switch_to_block(fail);
+        let fine = self.b.begin_cold(status);
         self.fault(FaultKind::Runtime, bits, None);
         self.b.switch_to_block(fine);
     }

@@ -4,18 +4,20 @@ use cranelift_codegen::ir::{self as cl, InstBuilder};
 use ptxjit_ir::Type;
 
 use crate::lower::Lower;
-use crate::ops::{Address, Parts, Place, device, float_vector_type, int_type, vector_type};
+use crate::ops::{Address, Parts, Place, Words, float_vector_type, int_type, vector_type};
 use crate::wide::LaneInserts;
 
 impl Lower<'_, '_> {
     /// Loads element by element, lane after lane. Each word is inserted into its vector at once:
     /// the scalar registers have no room for all of them.
-    pub(super) fn load_each_lane(&mut self, n: usize, ty: Type, place: &Place) -> Vec<Parts> {
-        match (ty, n) {
+    pub(super) fn load_each_lane(&mut self, words: Words, place: &Place) -> Vec<cl::Value> {
+        let Words { ty, n } = words;
+        let elems = match (ty, n) {
             (Type::B32, 4) => self.load_each_row4(place),
             (Type::B32 | Type::B64, 2) => self.load_each_row2(ty, place),
             _ => self.load_each_word(n, ty, place),
-        }
+        };
+        elems.into_iter().flatten().collect()
     }
 
     /// Ends the block behind vectors, which are passed on as parameters.
@@ -36,7 +38,7 @@ impl Lower<'_, '_> {
         self.for_each_address(&place.address, |lower, lane, at| {
             for (k, parts) in elems.iter_mut().enumerate() {
                 let offset = place.offset + (k as u32 * ty.bytes()) as i32;
-                let x = lower.b.ins().load(int_type(ty), device(), at, offset);
+                let x = lower.b.load_device(int_type(ty), at, offset);
                 let x = lower.b.lane_scalar(ty, x);
                 match (lane % per_part, parts.last_mut()) {
                     (0, _) | (_, None) => {
@@ -55,7 +57,7 @@ impl Lower<'_, '_> {
         let mut rows = Parts::new();
         self.for_each_address(&place.address, |lower, _, at| {
             let row = vector_type(Type::B32);
-            rows.push(lower.b.ins().load(row, device(), at, place.offset));
+            rows.push(lower.b.load_device(row, at, place.offset));
         });
         rows
     }
@@ -117,27 +119,29 @@ impl Lower<'_, '_> {
 
     fn store_each_row(&mut self, rows: Parts, place: &Place) {
         self.for_each_address(&place.address, |lower, lane, at| {
-            lower.b.ins().store(device(), rows[lane], at, place.offset);
+            lower.b.store_device(rows[lane], at, place.offset);
         });
     }
 
     fn store_each_word(&mut self, parts: &[Parts], ty: Type, place: &Place) {
         self.for_each_address(&place.address, |lower, lane, at| {
             for (k, parts) in parts.iter().enumerate() {
-                let x = match ty {
-                    Type::B32 if lane % 4 == 0 => lower
-                        .b
-                        .first_float(float_vector_type(Type::B32), parts[lane / 4]),
-                    Type::B64 if lane % 2 == 0 => lower
-                        .b
-                        .first_float(float_vector_type(Type::B64), parts[lane / 2]),
-                    Type::B64 => lower.b.pick64(parts[lane / 2], 1),
-                    Type::B1 | Type::B8 | Type::B16 | Type::B32 => lower.b.extract(ty, parts, lane),
-                };
+                let x = lower.word_to_store(ty, parts, lane);
                 let offset = place.offset + (k as u32 * ty.bytes()) as i32;
-                lower.b.ins().store(device(), x, at, offset);
+                lower.b.store_device(x, at, offset);
             }
         });
+    }
+
+    /// A lane's word: as a float, which takes no instruction, where it is the lowest of a vector.
+    fn word_to_store(&mut self, ty: Type, parts: &[cl::Value], lane: usize) -> cl::Value {
+        let per_part = if ty == Type::B64 { 2 } else { 4 };
+        let (part, nth) = (parts[lane / per_part], lane % per_part);
+        match (ty, nth) {
+            (Type::B32 | Type::B64, 0) => self.b.first_float(float_vector_type(ty), part),
+            (Type::B64, _) => self.b.pick64(part, 1),
+            _ => self.b.extract(ty, parts, lane),
+        }
     }
 
     /// Calls `emit` with each lane's address.

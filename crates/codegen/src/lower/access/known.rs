@@ -100,7 +100,7 @@ impl Lower<'_, '_> {
         let n_gangs = self.b.ins().isub(end, first);
         let can_resume = self.plan.waits.len() > 1;
         let resumed = can_resume.then(|| {
-            let [fresh, resumed] = [(); 2].map(|()| self.b.create_block());
+            let [fresh, resumed] = self.b.create_blocks();
             self.b.ins().brif(state, resumed, &[], fresh, &[]);
             self.b.switch_to_block(fresh);
             resumed
@@ -131,7 +131,7 @@ impl Lower<'_, '_> {
         self.b.ins().jump(ready, &args);
 
         self.b.switch_to_block(resumed);
-        let bits = self.b.ins().load(types::I32, flags, cta, at);
+        let bits = self.b.load_own(types::I32, cta, at);
         let n_ctas = self.b.ins().iconst(types::I32, 1);
         let no = self.b.ins().iconst(types::I8, 0);
         let args = [n_ctas, no, no, bits].map(cl::BlockArg::from);
@@ -144,9 +144,9 @@ impl Lower<'_, '_> {
     }
 
     /// Whether the CTA's accesses have passed: the low bit, others are undefined.
-    pub(in crate::lower) fn cta_is_proven(&mut self) -> Option<cl::Value> {
-        let known = self.emitted.known_of_cta?;
-        Some(self.b.ins().ireduce(types::I8, known.bits))
+    pub(in crate::lower) fn cta_is_proven(&mut self) -> cl::Value {
+        let known = self.emitted.known_of_cta.expect("emitted before");
+        self.b.ins().ireduce(types::I8, known.bits)
     }
 
     /// Whether all threads of the CTA take a branch as expected.
@@ -158,21 +158,14 @@ impl Lower<'_, '_> {
     /// Emits the test of the CTA, or of those that are left of the row, unless it was tested with
     /// those before.
     fn emit_cta_proof(&mut self, before: KnownOfRow, n_gangs: cl::Value) -> KnownOfRow {
-        let [untested, test, failed, join] = [(); 4].map(|()| self.b.create_block());
+        let [untested, test, failed, join] = self.b.create_blocks();
         let known = self.known_params(join);
         self.b
             .ins()
             .brif(before.n_ctas, join, &before.args(), untested, &[]);
 
         self.b.switch_to_block(untested);
-        let n_following = match self.decided.cta_ranges.scope {
-            Scope::Cta => self.b.ins().iconst(types::I32, 0),
-            Scope::Row => {
-                let (cta, at) = (self.b.cta, offset_of!(CtaContext, ctas_left) as i32);
-                let flags = MemFlagsData::trusted();
-                self.b.ins().load(types::I32, flags, cta, at)
-            }
-        };
+        let n_following = self.n_following();
         let one = self.b.ins().iconst(types::I32, 1);
         let no = self.b.ins().iconst(types::I8, 0);
         let n_ctas = self.b.ins().iadd(n_following, one);
@@ -188,6 +181,25 @@ impl Lower<'_, '_> {
             .ins()
             .brif(pays, test, &[n_following.into()], join, &nothing.args());
 
+        self.test_until_proven(test, failed, join);
+        self.b.switch_to_block(join);
+        self.available = Available::default();
+        known
+    }
+
+    /// How many CTAs follow that are tested with this one.
+    fn n_following(&mut self) -> cl::Value {
+        match self.decided.cta_ranges.scope {
+            Scope::Cta => self.b.ins().iconst(types::I32, 0),
+            Scope::Row => {
+                let at = offset_of!(CtaContext, ctas_left) as i32;
+                self.b.load_own(types::I32, self.b.cta, at)
+            }
+        }
+    }
+
+    /// Tests CTAs in `test`; of those that fail, the first half again.
+    fn test_until_proven(&mut self, test: cl::Block, failed: cl::Block, join: cl::Block) {
         self.b.switch_to_block(test);
         let n_following = self.b.append_block_param(test, types::I32);
         let [is_proven, is_exact] = self.emit_ranges(n_following);
@@ -208,9 +220,5 @@ impl Lower<'_, '_> {
         self.b
             .ins()
             .brif(n_following, test, &[half.into()], join, &found.args());
-
-        self.b.switch_to_block(join);
-        self.available = Available::default();
-        known
     }
 }

@@ -6,10 +6,10 @@
 use cranelift_codegen::ir::{self as cl, InstBuilder};
 use ptxjit_ir::{Inst, InstData, Value};
 
-use super::loads::{Loaded, Read};
+use super::loads::Loaded;
 use crate::decisions::mask_classes::MaskClass;
 use crate::lower::{Lower, Mask};
-use crate::ops::{Val, device, int_type, vector_type};
+use crate::ops::{Val, Words, int_type, vector_type};
 
 impl Lower<'_, '_> {
     pub(in crate::lower) fn masked_load(&mut self, inst: Inst) {
@@ -52,14 +52,14 @@ impl Lower<'_, '_> {
 
     /// The element of the only lane, or of all, if the predicate is true.
     fn load_if(&mut self, inst: Inst, mask: Value) -> cl::Value {
-        let Read { ty, .. } = self.read_by(inst);
+        let (_, Words { ty, .. }) = self.read_by(inst);
         let mask = self.scalar(mask);
         let loaded = self.either(
             mask,
             vec![int_type(ty)],
             |lower| match lower.load_lanes_of(inst) {
                 Loaded::Shared(at, offset) => {
-                    vec![lower.b.ins().load(int_type(ty), device(), at, offset)]
+                    vec![lower.b.load_device(int_type(ty), at, offset)]
                 }
                 Loaded::Lanes(_) => unreachable!("a uniform load has one place"),
             },
@@ -70,12 +70,11 @@ impl Lower<'_, '_> {
 
     /// The element of each lane.
     fn load_parts(&mut self, inst: Inst) -> Vec<cl::Value> {
-        let Read { ty, .. } = self.read_by(inst);
+        let (_, Words { ty, .. }) = self.read_by(inst);
         match self.load_lanes_of(inst) {
             Loaded::Shared(at, offset) => {
-                let x = self.b.ins().load(int_type(ty), device(), at, offset);
-                let splat = self.b.splat(ty, x);
-                vec![splat; self.b.n_parts(ty)]
+                let x = self.b.load_device(int_type(ty), at, offset);
+                self.b.splat_parts(ty, x).to_vec()
             }
             Loaded::Lanes(parts) => parts.to_vec(),
         }
@@ -111,9 +110,9 @@ impl Lower<'_, '_> {
     /// Emits code that runs for these lanes.
     fn for_lanes<T>(&mut self, lanes: Mask, emit: impl FnOnce(&mut Self) -> T) -> T {
         let mask = std::mem::replace(&mut self.mask, lanes);
-        let is_general = std::mem::replace(&mut self.node.is_general, true);
+        let is_general = std::mem::replace(&mut self.node.version.is_general, true);
         let result = emit(self);
-        self.node.is_general = is_general;
+        self.node.version.is_general = is_general;
         self.mask = mask;
         result
     }

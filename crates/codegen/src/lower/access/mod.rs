@@ -2,10 +2,11 @@
 //!
 //! * `places`: the tested address of an access; `address`, `bounds`, `exact`: how it is found and
 //!   tested; `proven`: tests of whole CTAs; `faults`: how accesses fail
-//! * `loads`, `stores`: every form of an access, made of `whole`, `memory`, `subword_access`,
-//!   `gathers`, and of `speculated`, where addresses are contiguous as speculated; `rows`, where
-//!   they are those of rows of tiles; `masked_loads`: loads of some lanes; `copies`: a load and the
-//!   store of what it gives
+//! * `loads`, `stores`, `subword_access`, of narrow elements: which form an access takes by its
+//!   address; `forms`: every form, made of `whole`, `gathers` and
+//!   `transfers`; `speculated`: where addresses are
+//!   contiguous as speculated; `rows`: where they are those of rows of tiles; `masked_loads`: loads
+//!   of some lanes; `copies`: a load and the store of what it gives
 //! * `atomics`, `updates`, `cas_loops`, `privatize`: atomics
 //! * `prefetch`: hints
 
@@ -16,13 +17,13 @@ mod cas_loops;
 mod copies;
 mod counted;
 mod cta_branches;
-pub(super) mod exact;
+mod exact;
 pub(super) mod faults;
+pub(super) mod forms;
 mod gathers;
 pub(super) mod known;
 mod loads;
 mod masked_loads;
-mod memory;
 mod places;
 pub(super) mod prefetch;
 pub(super) mod privatize;
@@ -31,5 +32,6 @@ mod rows;
 mod speculated;
 mod stores;
 mod subword_access;
+mod transfers;
 mod updates;
 mod whole;

@@ -6,12 +6,17 @@
 //! summed up in a private word, and added when the last lane is done, or before an access that may
 //! alias the place.
 
+use core::mem::offset_of;
+
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_abi::CtaContext;
-use ptxjit_ir::{AtomicFmt, AtomicOp, Effect, Inst, InstData, MemSem, Space, SrcLoc, Value};
+use ptxjit_ir::{
+    Access, AtomicFmt, AtomicOp, Effect, Inst, InstData, MemSem, Space, SrcLoc, Value,
+};
 use ptxjit_vectorize::{LaneLoop, Node, Variability};
 
+use super::forms::Kind;
 use crate::lower::{Buffer, Lower};
 use crate::ops::{Address, Alignment, Place, Rmw, int_type};
 
@@ -45,7 +50,7 @@ impl Lower<'_, '_> {
         let zero = self.b.ins().iconst(types::I64, 0);
         self.b.ins().stack_store(types::I64, zero, slot, SUM);
         self.privatize_nothing(slot);
-        let size = self.b.field(core::mem::offset_of!(CtaContext, arena_bits));
+        let size = self.b.field(offset_of!(CtaContext, arena_bits));
         let reach = self.b.ins().iadd_imm_s(size, -LINE);
         self.lane.private_sum = Some(PrivateSum {
             fmt,
@@ -57,7 +62,7 @@ impl Lower<'_, '_> {
 
     /// The place is the arena's first line, which is never mapped, so that no access aliases it.
     fn privatize_nothing(&mut self, slot: cl::StackSlot) {
-        let arena = self.b.field(core::mem::offset_of!(CtaContext, arena_base));
+        let arena = self.b.field(offset_of!(CtaContext, arena_base));
         self.b.ins().stack_store(types::I64, arena, slot, PLACE);
     }
 
@@ -146,10 +151,7 @@ impl Lower<'_, '_> {
         let beyond = self.b.ins().iadd_imm_s(differ, -LINE);
         let outside = IntCC::UnsignedGreaterThanOrEqual;
         let rare = self.b.ins().icmp(outside, beyond, private_sum.reach);
-        let (look, go_on) = (self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(rare, look, &[], go_on, &[]);
-        self.b.set_cold_block(look);
-        self.b.switch_to_block(look);
+        let go_on = self.b.begin_cold(rare);
         // The alignment was tested before.
         self.check(&place.address, Alignment::KNOWN);
         self.flush_rarely(private_sum, go_on, |lower| lower.privatize_nothing(slot));
@@ -170,7 +172,7 @@ impl Lower<'_, '_> {
         go_on: cl::Block,
         then: impl FnOnce(&mut Self),
     ) {
-        let (add, done) = (self.b.create_block(), self.b.create_block());
+        let [add, done] = self.b.create_blocks();
         self.b.set_cold_block(done);
         self.settle_to(private_sum, add, done);
         self.b.switch_to_block(done);
@@ -182,7 +184,7 @@ impl Lower<'_, '_> {
 
     /// Adds the private sum to its place.
     fn settle(&mut self, private_sum: PrivateSum) {
-        let (add, done) = (self.b.create_block(), self.b.create_block());
+        let [add, done] = self.b.create_blocks();
         self.settle_to(private_sum, add, done);
         self.b.switch_to_block(done);
     }
@@ -190,23 +192,14 @@ impl Lower<'_, '_> {
     fn settle_to(&mut self, private_sum: PrivateSum, add: cl::Block, done: cl::Block) {
         let here = self.node.loc;
         let ty = int_type(private_sum.fmt.ty());
-        let sum = self
-            .b
-            .ins()
-            .stack_load(types::I64, ty, private_sum.slot, SUM);
+        let sum = self.load_of_sum(private_sum, ty, SUM);
         self.b.ins().brif(sum, add, &[], done, &[]);
         self.b.set_cold_block(add);
         self.b.switch_to_block(add);
         self.loc(private_sum.loc);
-        let lane = self
-            .b
-            .ins()
-            .stack_load(types::I64, types::I32, private_sum.slot, LANE);
+        let lane = self.load_of_sum(private_sum, types::I32, LANE);
         self.note_lane(lane);
-        let at = self
-            .b
-            .ins()
-            .stack_load(types::I64, types::I64, private_sum.slot, PLACE);
+        let at = self.load_of_sum(private_sum, types::I64, PLACE);
         let rmw = Rmw {
             op: AtomicOp::Add,
             fmt: private_sum.fmt,
@@ -214,11 +207,19 @@ impl Lower<'_, '_> {
         };
         self.rmw(rmw, at, &[sum]);
         let zero = self.b.ins().iconst(ty, 0);
-        self.b
-            .ins()
-            .stack_store(types::I64, zero, private_sum.slot, SUM);
+        self.store_of_sum(private_sum, zero, SUM);
         self.b.ins().jump(done, &[]);
         self.loc(here);
+    }
+
+    fn load_of_sum(&mut self, private_sum: PrivateSum, ty: cl::Type, at: i32) -> cl::Value {
+        let slot = private_sum.slot;
+        self.b.ins().stack_load(types::I64, ty, slot, at)
+    }
+
+    fn store_of_sum(&mut self, private_sum: PrivateSum, x: cl::Value, at: i32) {
+        let slot = private_sum.slot;
+        self.b.ins().stack_store(types::I64, x, slot, at);
     }
 
     /// Adds to the private sum, if the region being emitted has one.
@@ -239,42 +240,37 @@ impl Lower<'_, '_> {
         else {
             return false;
         };
+        let bytes = private_sum.fmt.ty().bytes();
+        let access = Access {
+            space,
+            addr,
+            offset,
+            bytes,
+        };
         self.lane.private_sum = None;
-        let place = self.place(space, addr, offset, private_sum.fmt.ty().bytes(), 2);
+        let place = self.place(access, Kind::Atomic);
         self.lane.private_sum = Some(private_sum);
-        let at = self.b.lane_address(&place.address, 0);
-        let at = self.b.plus(at, i64::from(place.offset));
-        let before = self
-            .b
-            .ins()
-            .stack_load(types::I64, types::I64, private_sum.slot, PLACE);
-        let is_other = self.b.ins().icmp(IntCC::NotEqual, at, before);
-        let (other, go_on) = (self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(is_other, other, &[], go_on, &[]);
-        self.b.set_cold_block(other);
-        self.b.switch_to_block(other);
-        self.flush_rarely(private_sum, go_on, |lower| {
-            lower
-                .b
-                .ins()
-                .stack_store(types::I64, at, private_sum.slot, PLACE);
-            let lane = lower.lane_bit();
-            lower
-                .b
-                .ins()
-                .stack_store(types::I64, lane, private_sum.slot, LANE);
-        });
-        self.b.switch_to_block(go_on);
+        self.move_private_sum(private_sum, &place);
         let more = self.scalar(args[0]);
         let ty = int_type(private_sum.fmt.ty());
-        let sum = self
-            .b
-            .ins()
-            .stack_load(types::I64, ty, private_sum.slot, SUM);
+        let sum = self.load_of_sum(private_sum, ty, SUM);
         let sum = self.b.ins().iadd(sum, more);
-        self.b
-            .ins()
-            .stack_store(types::I64, sum, private_sum.slot, SUM);
+        self.store_of_sum(private_sum, sum, SUM);
         true
+    }
+
+    /// Flushes the private sum if it is of another place than this.
+    fn move_private_sum(&mut self, private_sum: PrivateSum, place: &Place) {
+        let at = self.b.lane_address(&place.address, 0);
+        let at = self.b.plus(at, i64::from(place.offset));
+        let before = self.load_of_sum(private_sum, types::I64, PLACE);
+        let is_other = self.b.ins().icmp(IntCC::NotEqual, at, before);
+        let go_on = self.b.begin_cold(is_other);
+        self.flush_rarely(private_sum, go_on, |lower| {
+            lower.store_of_sum(private_sum, at, PLACE);
+            let lane = lower.lane_bit();
+            lower.store_of_sum(private_sum, lane, LANE);
+        });
+        self.b.switch_to_block(go_on);
     }
 }

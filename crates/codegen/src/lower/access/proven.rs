@@ -15,7 +15,7 @@ use core::mem::offset_of;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_abi::CtaContext;
-use ptxjit_ir::{Block, Space, SpecialReg, Type, Value};
+use ptxjit_ir::{self as ir, Block, Space, SpecialReg, Type, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::decisions::cta_ranges::{Access, Finder, Form, Scope};
@@ -26,8 +26,8 @@ use crate::ops::{Alignment, Val};
 pub(in crate::lower) type Range = [cl::Value; 2];
 
 /// What has been emitted for a CTA or a row.
-#[derive(Default)]
-pub(in crate::lower) struct Proof {
+pub(in crate::lower) struct Proof<'p> {
+    pub finder: &'p Finder<'p>,
     /// How many CTAs follow in the row; `None` for one CTA.
     n_following: Option<cl::Value>,
     ranges: FxHashMap<Value, Range>,
@@ -47,6 +47,23 @@ pub(in crate::lower) struct Proof {
     pub repeats: FxHashMap<Block, cl::Value>,
 }
 
+impl<'p> Proof<'p> {
+    pub(super) fn new(finder: &'p Finder<'p>, n_following: Option<cl::Value>) -> Proof<'p> {
+        Proof {
+            finder,
+            n_following,
+            ranges: FxHashMap::default(),
+            narrow: None,
+            wide: None,
+            inexact: None,
+            bad: None,
+            aligned: FxHashSet::default(),
+            ends: FxHashSet::default(),
+            repeats: FxHashMap::default(),
+        }
+    }
+}
+
 impl Lower<'_, '_> {
     /// Tests the current CTA and those that follow it: whether accesses pass, and whether ranges
     /// hold the values.
@@ -58,15 +75,13 @@ impl Lower<'_, '_> {
         let scope = self.decided.cta_ranges.scope;
         let (program, known) = ((self.func, self.plan), (&multiples, &*counters));
         let finder = Finder::new(program, scope, &self.decided.invariants, known);
-        let mut proof = Proof {
-            n_following: (scope == Scope::Row).then_some(n_following),
-            ..Proof::default()
-        };
+        let n_following = (scope == Scope::Row).then_some(n_following);
+        let mut proof = Proof::new(&finder, n_following);
         for (space, access) in self.decided.cta_ranges.accesses.clone() {
-            self.prove(&finder, space, access, &mut proof);
+            self.prove(space, access, &mut proof);
         }
         for branch in self.decided.cta_branches.branches.clone() {
-            self.ranges_of_condition(&finder, branch.cond, &mut proof);
+            self.ranges_of_condition(branch.cond, &mut proof);
         }
         for (moved, bits) in [(proof.narrow, 32), (proof.wide, 48)] {
             if let Some(moved) = moved {
@@ -85,24 +100,19 @@ impl Lower<'_, '_> {
 
     /// Whether the code being emitted runs only in CTAs in which this access passes its tests in
     /// all threads.
-    pub(super) fn is_proven(&self, addr: Value, offset: i32, size: u32) -> bool {
-        self.node.is_proven
-            && self
-                .decided
-                .cta_ranges
-                .tested
-                .contains(&(addr, offset, size))
+    pub(super) fn is_proven(&self, access: ir::Access) -> bool {
+        let key = (access.addr, access.offset, access.bytes);
+        self.node.version.is_proven && self.decided.cta_ranges.tested.contains(&key)
     }
 
-    fn prove(
-        &mut self,
-        finder: &Finder<'_>,
-        space: Space,
-        (addr, offset, size): Access,
-        proof: &mut Proof,
-    ) {
-        let alignment = self.alignment(space, addr, offset, size);
-        let [low, high] = self.range(finder, addr, proof);
+    fn prove(&mut self, space: Space, (addr, offset, size): Access, proof: &mut Proof<'_>) {
+        let alignment = self.alignment(ir::Access {
+            space,
+            addr,
+            offset,
+            bytes: size,
+        });
+        let [low, high] = self.range(addr, proof);
         // Small offsets stay within the margins of the arena.
         let added = if alignment.stays(offset) { 0 } else { offset };
         if proof.ends.insert((addr, added)) {
@@ -116,7 +126,7 @@ impl Lower<'_, '_> {
             }
         }
         if !alignment.is_known() {
-            self.prove_aligned(finder, addr, size, proof);
+            self.prove_aligned(addr, size, proof);
             let odd = i64::from(offset) & i64::from(size - 1);
             let odd = self.b.ins().iconst(types::I64, odd);
             self.gather(&mut proof.bad, odd);
@@ -124,18 +134,18 @@ impl Lower<'_, '_> {
     }
 
     /// A sum is aligned if all its terms are, a value that is one of several if these are.
-    fn prove_aligned(&mut self, finder: &Finder<'_>, value: Value, size: u32, proof: &mut Proof) {
-        if finder.is_multiple(value, size) || !proof.aligned.insert((value, size)) {
+    fn prove_aligned(&mut self, value: Value, size: u32, proof: &mut Proof<'_>) {
+        if proof.finder.is_multiple(value, size) || !proof.aligned.insert((value, size)) {
             return;
         }
-        let Some(terms) = finder.terms(value, size) else {
+        let Some(terms) = proof.finder.terms(value, size) else {
             // A CTA invariant: others are not chosen.
-            let [x, _] = self.range(finder, value, proof);
+            let [x, _] = self.range(value, proof);
             let low = self.b.ins().band_imm_s(x, i64::from(size - 1));
             return self.gather(&mut proof.bad, low);
         };
         for term in terms {
-            self.prove_aligned(finder, term, size, proof);
+            self.prove_aligned(term, size, proof);
         }
     }
 
@@ -147,18 +157,13 @@ impl Lower<'_, '_> {
     }
 
     /// The range of a value that has one.
-    pub(in crate::lower) fn range(
-        &mut self,
-        finder: &Finder<'_>,
-        value: Value,
-        proof: &mut Proof,
-    ) -> Range {
+    pub(in crate::lower) fn range(&mut self, value: Value, proof: &mut Proof<'_>) -> Range {
         if let Some(&known) = proof.ranges.get(&value) {
             return known;
         }
         let ty = self.func.ty(value);
-        let form = finder.form(value).expect("decided before");
-        let range = self.range_of_form(finder, value, form, proof);
+        let form = proof.finder.form(value).expect("decided before");
+        let range = self.range_of_form(value, form, proof);
         let is_new = !matches!(
             form,
             Form::Uniform
@@ -172,59 +177,53 @@ impl Lower<'_, '_> {
             form,
             Form::Product(_) | Form::Negated(_) | Form::Shifted(..) | Form::Counter | Form::Merge
         );
-        if is_new && (ty == Type::B32 || is_bounded && !fits(finder, form)) {
+        if is_new && (ty == Type::B32 || is_bounded && !fits(proof.finder, form)) {
             self.require(ty, range, proof);
         }
         proof.ranges.insert(value, range);
         range
     }
 
-    fn range_of_form(
-        &mut self,
-        finder: &Finder<'_>,
-        value: Value,
-        form: Form,
-        proof: &mut Proof,
-    ) -> Range {
-        let of = |lower: &mut Self, arg, proof: &mut Proof| lower.range(finder, arg, proof);
+    fn range_of_form(&mut self, value: Value, form: Form, proof: &mut Proof<'_>) -> Range {
+        let of = |lower: &mut Self, arg, proof: &mut Proof| lower.range(arg, proof);
         match form {
             Form::Uniform => self.uniform_range(value),
             Form::Register(sreg) => self.register_range(sreg),
             Form::CtaidX => self.ctaid_range(proof),
             Form::Thread(size) => self.thread_range(size),
             Form::SignExtended(arg) | Form::Lane(arg) => of(self, arg, proof),
-            Form::ZeroExtended(arg) => self.range_above_zero(finder, arg, true, proof),
+            Form::ZeroExtended(arg) => self.range_above_zero(arg, true, proof),
             Form::Negated(arg) => {
                 let [low, high] = of(self, arg, proof);
                 self.each([high, low], |lower, x| lower.b.ins().ineg(x))
             }
             Form::Shifted(arg, count) => {
                 let arg = of(self, arg, proof);
-                if self.func.ty(value) == Type::B64 && !fits(finder, form) {
+                if self.func.ty(value) == Type::B64 && !fits(proof.finder, form) {
                     self.require(Type::B64, arg, proof);
                 }
                 self.each(arg, |lower, x| lower.b.ins().ishl_imm_s(x, count))
             }
             Form::ShiftedRight(arg, count, is_unsigned) => {
-                let arg = self.range_above_zero(finder, arg, is_unsigned, proof);
+                let arg = self.range_above_zero(arg, is_unsigned, proof);
                 self.each(arg, |lower, x| lower.b.ins().sshr_imm_s(x, count))
             }
             Form::Quotient(arg, divisor, is_unsigned) => {
-                let arg = self.range_above_zero(finder, arg, is_unsigned, proof);
+                let arg = self.range_above_zero(arg, is_unsigned, proof);
                 self.each(arg, |lower, x| lower.divided(x, divisor))
             }
-            Form::Masked(arg, mask) => self.masked_range(finder, (arg, mask), proof),
+            Form::Masked(arg, mask) => self.masked_range((arg, mask), proof),
             Form::MaskedBy(mask) => {
-                let [_, most] = self.range_above_zero(finder, mask, true, proof);
+                let [_, most] = self.range_above_zero(mask, true, proof);
                 [self.b.ins().iconst(types::I64, 0), most]
             }
             Form::Remainder(args) => {
                 let [number, divisor] = args.map(|arg| of(self, arg, proof));
                 self.remainder(number, divisor, proof)
             }
-            Form::Counter => self.counter_range(finder, value, proof),
-            Form::Merge => self.union(finder, finder.merged(value), proof),
-            Form::OneOf(args) => self.union(finder, &args, proof),
+            Form::Counter => self.counter_range(value, proof),
+            Form::Merge => self.union(proof.finder.merged(value), proof),
+            Form::OneOf(args) => self.union(&args, proof),
             Form::Sum(args)
             | Form::Difference(args)
             | Form::Bits(args)
@@ -237,36 +236,36 @@ impl Lower<'_, '_> {
         }
     }
 
-    fn masked_range(
-        &mut self,
-        finder: &Finder<'_>,
-        (arg, mask): (Value, i64),
-        proof: &mut Proof,
-    ) -> Range {
-        if !finder.is_single_value(arg) {
+    fn masked_range(&mut self, (arg, mask): (Value, i64), proof: &mut Proof<'_>) -> Range {
+        if !proof.finder.is_single_value(arg) {
             return [0, mask].map(|x| self.b.ins().iconst(types::I64, x));
         }
-        let arg = self.range(finder, arg, proof);
+        let arg = self.range(arg, proof);
         self.each(arg, |lower, x| lower.b.ins().band_imm_s(x, mask))
     }
 
     /// The range of a value that, as an unsigned number, must not be negative.
     fn range_above_zero(
         &mut self,
-        finder: &Finder<'_>,
         value: Value,
         is_unsigned: bool,
-        proof: &mut Proof,
+        proof: &mut Proof<'_>,
     ) -> Range {
-        let [low, high] = self.range(finder, value, proof);
+        let [low, high] = self.range(value, proof);
         if is_unsigned {
             self.require_no_sign(low, proof);
         }
         [low, high]
     }
 
+    /// Requires that a number of 64 bits is not negative.
+    pub(super) fn require_positive(&mut self, number: cl::Value, proof: &mut Proof<'_>) {
+        let sign = self.b.ins().ushr_imm_s(number, 63);
+        self.gather(&mut proof.inexact, sign);
+    }
+
     /// Requires of a number of 32 bits that it is not negative: others have the upper bits.
-    fn require_no_sign(&mut self, number: cl::Value, proof: &mut Proof) {
+    fn require_no_sign(&mut self, number: cl::Value, proof: &mut Proof<'_>) {
         let sign = self.b.ins().ushr_imm_s(number, 32);
         self.gather(&mut proof.inexact, sign);
     }
@@ -291,7 +290,7 @@ impl Lower<'_, '_> {
     }
 
     /// The range of remainders, of which neither number may be negative, nor the divisor zero.
-    fn remainder(&mut self, number: Range, divisor: Range, proof: &mut Proof) -> Range {
+    fn remainder(&mut self, number: Range, divisor: Range, proof: &mut Proof<'_>) -> Range {
         let [below_least, most] = divisor.map(|x| self.b.ins().iadd_imm_s(x, -1));
         self.require_no_sign(number[0], proof);
         self.require_no_sign(below_least, proof);
@@ -315,7 +314,7 @@ impl Lower<'_, '_> {
         [self.b.ins().sextend(types::I64, x); 2]
     }
 
-    fn ctaid_range(&mut self, proof: &Proof) -> Range {
+    fn ctaid_range(&mut self, proof: &Proof<'_>) -> Range {
         let Val::Uniform(x) = self.sreg(SpecialReg::CtaidX) else {
             unreachable!("the index of a CTA is uniform")
         };
@@ -390,15 +389,10 @@ impl Lower<'_, '_> {
     }
 
     /// The range of values of which a thread has one.
-    pub(super) fn union(
-        &mut self,
-        finder: &Finder<'_>,
-        values: &[Value],
-        proof: &mut Proof,
-    ) -> Range {
-        let mut all = self.range(finder, values[0], proof);
+    pub(super) fn union(&mut self, values: &[Value], proof: &mut Proof<'_>) -> Range {
+        let mut all = self.range(values[0], proof);
         for &value in &values[1..] {
-            let [low, high] = self.range(finder, value, proof);
+            let [low, high] = self.range(value, proof);
             let low = self.b.ins().smin(all[0], low);
             all = [low, self.b.ins().smax(all[1], high)];
         }
@@ -430,13 +424,12 @@ impl Lower<'_, '_> {
 
     /// Requires that a range of 32-bit numbers fits into these, of others that it fits into 48
     /// bits.
-    pub(super) fn require(&mut self, ty: Type, range: Range, proof: &mut Proof) {
+    pub(super) fn require(&mut self, ty: Type, range: Range, proof: &mut Proof<'_>) {
         let half = if ty == Type::B64 { 1 << 47 } else { 1 << 31 };
         let moved = self.each(range, |lower, x| lower.b.ins().iadd_imm_s(x, half));
-        let all = if ty == Type::B64 {
-            &mut proof.wide
-        } else {
-            &mut proof.narrow
+        let all = match ty {
+            Type::B64 => &mut proof.wide,
+            Type::B1 | Type::B8 | Type::B16 | Type::B32 => &mut proof.narrow,
         };
         self.gather(all, moved[0]);
         if moved[0] != moved[1] {

@@ -7,12 +7,12 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
-use ptxjit_ir::{Inst, InstData, IntBinaryOp, ResizeOp, Space, Type, Value, ValueDef};
+use ptxjit_ir::{Access, Inst, InstData, IntBinaryOp, ResizeOp, Space, Type, Value, ValueDef};
 use ptxjit_vectorize::Variability;
 
-use super::loads::Read;
+use super::forms::Form;
 use crate::lower::Lower;
-use crate::ops::{Address, Alignment, Distances, Parts, Place, Val, vector_type};
+use crate::ops::{Address, Alignment, Distances, Parts, Place, Strided, Val, Words, vector_type};
 
 /// With a greater factor an address could wrap where its index does not.
 const MOST_SCALE: i64 = 1 << 16;
@@ -26,17 +26,7 @@ struct Indexed {
     scale: i64,
 }
 
-/// The places of lanes that passed the guard.
-enum Extent {
-    /// Contiguous from this address on.
-    Gang(cl::Value),
-    /// Each quad is contiguous, from its first lane on.
-    Quads(Vec<cl::Value>),
-    /// The same, but only some lanes run; the places of the others lie in the CTA's own memory.
-    SomeOfQuads(Vec<cl::Value>),
-}
-
-/// The places of lanes that did not.
+/// The places of lanes that did not pass the guard.
 enum Lanes {
     At(Address),
     Indexed(Indexed),
@@ -53,330 +43,203 @@ struct Tested {
     offset: i32,
 }
 
-/// The access: its instruction, the type and number of words of each lane, and its address.
-struct Speculated {
+/// The access: its instruction, form and address.
+struct Speculated<'a> {
     inst: Inst,
-    ty: Type,
-    n: usize,
-    space: Space,
-    addr: Value,
-    offset: i32,
+    form: Form<'a>,
+    access: Access,
     /// What each lane's address must be a multiple of, if that has to be tested.
     alignment: Alignment,
-    /// 0 for loads, 1 for stores.
-    write: u32,
 }
 
-impl Speculated {
+impl Speculated<'_> {
     /// Bytes between lanes.
     fn stride(&self) -> i64 {
-        i64::from(self.ty.bytes()) * self.n as i64
+        self.access.bytes.into()
     }
 
     /// Whether quads are tested separately.
     fn by_quads(&self) -> bool {
-        let few = matches!((self.ty, self.n), (Type::B32, 1 | 2) | (Type::B64, 1));
-        self.space.is_window() && few
+        let Words { ty, n } = self.form.words();
+        let few = matches!((ty, n), (Type::B32, 1 | 2) | (Type::B64, 1));
+        self.access.space.is_window() && few
     }
 }
 
 impl Lower<'_, '_> {
     /// Whether the lanes are probably contiguous, so that the guard pays.
-    pub(super) fn is_speculated_contiguous(
-        &mut self,
-        space: Space,
-        addr: Value,
-        size: i64,
-    ) -> bool {
-        let varies = self.variability(addr) == Variability::Varying && self.b.quads() > 1;
-        // Each lane has local memory of its own. Quads consist of words or pairs.
-        let by_quads = space.is_window() && matches!(size, 4 | 8);
-        let is_known = by_quads && self.quad_step(addr).map(i64::from) == Some(size);
-        let is_common =
-            space != Space::Local && (self.plan.speculated[addr] == Some(size) || is_known);
-        // Any access among shared variables may serve inactive lanes.
-        let is_whole = by_quads && i64::from(self.inputs.shared.static_size) >= size;
-        let may_run = space == Space::Shared && is_whole || !self.node.is_general;
-        let is_watched = self.inputs.memcheck && self.inputs.foreign;
-        varies && is_common && may_run && !self.node.cold && !is_watched
-    }
-
-    /// Loads in one access if the lanes turn out to be contiguous and all run.
-    pub(super) fn load_speculated(
-        &mut self,
-        inst: Inst,
-        (n, ty): (usize, Type),
-        space: Space,
-        addr: Value,
-        offset: i32,
-    ) -> Vec<cl::Value> {
-        let size = ty.bytes() * n as u32;
-        let speculated = Speculated {
-            inst,
-            ty,
-            n,
-            space,
-            addr,
-            offset,
-            alignment: self.alignment(space, addr, offset, size),
-            write: 0,
-        };
-        let types = vec![vector_type(ty); n * self.b.n_parts(ty)];
-        self.access_speculated(
-            &speculated,
-            types,
-            |lower, extent, offset| match extent {
-                Extent::Gang(first) => lower.load_whole(n, ty, first, speculated.stride(), offset),
-                Extent::Quads(firsts) | Extent::SomeOfQuads(firsts) => {
-                    lower.b.load_quads(n, ty, &firsts, offset)
-                }
-            },
-            |lower, place| {
-                let elems = lower.load_each_lane(n, ty, &place);
-                elems.into_iter().flatten().collect()
-            },
-        )
-    }
-
-    /// The same for one sub-word element, whose vectors are packed.
-    pub(super) fn load_subword_speculated(
-        &mut self,
-        inst: Inst,
-        types: Vec<cl::Type>,
-    ) -> Vec<cl::Value> {
-        let Read {
-            space,
-            ty,
-            addr,
-            offset,
-            ..
-        } = self.read_by(inst);
-        let speculated = Speculated {
-            inst,
-            ty,
-            n: 1,
-            space,
-            addr,
-            offset,
-            alignment: self.alignment(space, addr, offset, ty.bytes()),
-            write: 0,
-        };
-        self.access_speculated(
-            &speculated,
-            types,
-            |lower, extent, offset| match extent {
-                Extent::Gang(first) => lower.load_subword_contiguous(ty, first, offset),
-                Extent::Quads(_) | Extent::SomeOfQuads(_) => {
-                    unreachable!("quads of narrow elements are not looked for")
-                }
-            },
-            |lower, place| lower.load_subword_lanes(ty, &place),
-        )
-    }
-
-    /// The same for stores.
-    pub(super) fn store_speculated(
-        &mut self,
-        inst: Inst,
-        parts: &[Parts],
-        ty: Type,
-        space: Space,
-        addr: Value,
-        (offset, size): (i32, u32),
-    ) {
-        let speculated = Speculated {
-            inst,
-            ty,
-            n: parts.len(),
-            space,
-            addr,
-            offset,
-            alignment: self.alignment(space, addr, offset, size),
-            write: 1,
-        };
-        self.access_speculated(
-            &speculated,
-            Vec::new(),
-            |lower, extent, offset| {
-                match extent {
-                    Extent::Gang(first) => {
-                        lower.store_whole(parts, ty, first, speculated.stride(), offset);
-                    }
-                    Extent::Quads(firsts) => lower.b.store_quads(parts, ty, &firsts, offset),
-                    Extent::SomeOfQuads(firsts) => {
-                        lower.store_among_quads(parts, ty, &firsts, offset)
-                    }
-                }
-                Vec::new()
-            },
-            |lower, place| {
-                lower.store_each_lane(parts, ty, &place);
-                Vec::new()
-            },
-        );
+    pub(super) fn is_speculated_contiguous(&mut self, access: Access) -> bool {
+        let assumed = self.assumed();
+        self.decided.is_speculated_contiguous(access, assumed)
     }
 
     /// Whether the lanes of each quad are known to be contiguous.
-    fn is_known(&mut self, speculated: &Speculated) -> bool {
-        let step = self.quad_step(speculated.addr).map(i64::from);
+    fn is_known(&mut self, speculated: &Speculated<'_>) -> bool {
+        let step = self.quad_step(speculated.access.addr).map(i64::from);
         speculated.by_quads() && step == Some(speculated.stride())
     }
 
     /// The addresses of quads that are rows of tiles. Under `memcheck` all lanes' addresses are
     /// needed.
-    fn rows(&mut self, speculated: &Speculated) -> Option<Vec<cl::Value>> {
-        let &Speculated {
-            space,
-            addr,
-            offset,
-            alignment,
-            ..
-        } = speculated;
-        let fits = space == Space::Shared && alignment.stays(offset) && !self.inputs.memcheck;
+    fn rows(&mut self, speculated: &Speculated<'_>) -> Option<Vec<cl::Value>> {
+        let Access { space, addr, .. } = speculated.access;
+        let alignment = speculated.alignment;
+        let stays = alignment.stays(speculated.access.offset);
+        let fits = space == Space::Shared && stays && !self.inputs.memcheck;
         let is_whole = self.unless_full().is_none();
         (fits && is_whole && self.is_known(speculated))
             .then(|| self.rows_of_quads(addr, alignment.bytes))?
     }
 
-    /// Emits `fast` for contiguous lanes if all run, or if inactive lanes may be accessed too; else
-    /// `cold` with the lanes' places.
-    fn access_speculated(
+    /// Accesses contiguous lanes in one access if all run, or if inactive lanes may be accessed,
+    /// too; else lane by lane. Each lane's address must be a multiple of `aligned` bytes.
+    pub(super) fn access_speculated(
         &mut self,
-        speculated: &Speculated,
-        types: Vec<cl::Type>,
-        fast: impl FnOnce(&mut Self, Extent, i32) -> Vec<cl::Value>,
-        cold: impl FnOnce(&mut Self, Place) -> Vec<cl::Value>,
+        inst: Inst,
+        form: Form<'_>,
+        access: Access,
+        aligned: u32,
     ) -> Vec<cl::Value> {
-        if let Some(firsts) = self.rows(speculated) {
-            return fast(self, Extent::Quads(firsts), speculated.offset);
-        }
-        let stride = speculated.stride();
-        let Tested {
-            lanes,
-            first,
-            contiguous,
-            offset,
-        } = self.tested(speculated);
-        let alignment = Alignment {
-            offset,
-            ..speculated.alignment
+        let alignment = self.alignment(Access {
+            bytes: aligned,
+            ..access
+        });
+        let speculated = &Speculated {
+            inst,
+            form,
+            access,
+            alignment,
         };
-        if let (Lanes::At(address), true) = (&lanes, speculated.space.is_window()) {
+        if let Some(firsts) = self.rows(speculated) {
+            return self.access_quads(form, true, &firsts, access.offset);
+        }
+        let tested = &self.tested(speculated);
+        let alignment = Alignment {
+            offset: tested.offset,
+            ..alignment
+        };
+        let is_window = access.space.is_window();
+        if let (Lanes::At(address), true) = (&tested.lanes, is_window) {
             self.check_alignment(address, alignment);
         }
-        let inside = match &lanes {
-            Lanes::At(address) if self.unless_full().is_some() => {
-                self.are_inside(speculated, address, offset)
-            }
+        let is_whole = self.unless_full().is_none();
+        let inside = match &tested.lanes {
+            Lanes::At(address) if !is_whole => self.are_inside(speculated, address, tested.offset),
             Lanes::At(_) | Lanes::Indexed(_) => None,
         };
-        let contiguous = match (inside.or_else(|| self.unless_full()), contiguous) {
+        let contiguous = match (inside.or_else(|| self.unless_full()), tested.contiguous) {
             (Some(x), Some(y)) => Some(self.b.ins().band(x, y)),
             (x, y) => x.or(y),
         };
-        let is_guarded = speculated.space.is_window();
-        let access = (offset, stride as u32, speculated.write);
-        let is_exact = self.inputs.memcheck;
-        if let (Lanes::At(address), true, true) = (&lanes, is_exact, speculated.by_quads()) {
-            self.check_exactly((speculated.space, speculated.addr), address, access);
+        let by_quads = speculated.by_quads();
+        if let (Lanes::At(address), true, true) = (&tested.lanes, self.inputs.memcheck, by_quads) {
+            self.check_exactly_at(speculated, address, tested.offset);
         }
-        let in_gangs = is_exact && !speculated.by_quads();
         let fast = |lower: &mut Self| {
-            let extent = match &lanes {
-                Lanes::At(address) if speculated.by_quads() => {
-                    let firsts = (0..lower.b.quads())
-                        .map(|q| lower.b.lane_address(address, 4 * q))
-                        .collect();
-                    match inside {
-                        Some(_) => Extent::SomeOfQuads(firsts),
-                        None => Extent::Quads(firsts),
-                    }
-                }
-                Lanes::At(_) | Lanes::Indexed(_) => Extent::Gang(first),
-            };
-            if !is_guarded {
-                lower.check(&Address::Strided(first, stride), alignment);
-            }
-            if in_gangs {
-                lower.check_exactly(
-                    (speculated.space, speculated.addr),
-                    &Address::Strided(first, stride),
-                    access,
-                );
-            }
-            fast(lower, extent, offset)
+            lower.access_contiguous(speculated, tested, inside.is_none(), alignment)
         };
         let Some(contiguous) = contiguous else {
             return fast(self);
         };
-        self.either(contiguous, types, fast, |lower| {
-            let address = match &lanes {
-                Lanes::At(address) => address.clone(),
-                Lanes::Indexed(indexed) => lower.addresses_of(indexed),
-            };
-            if !is_guarded {
-                lower.check(&address, alignment);
-            }
-            if in_gangs {
-                lower.check_exactly((speculated.space, speculated.addr), &address, access);
-            }
-            let address = lower.redirect(address, offset);
-            cold(lower, Place { address, offset })
+        self.either(contiguous, self.types_of_form(form), fast, |lower| {
+            lower.access_scattered(speculated, tested, alignment)
         })
     }
 
+    /// Under `memcheck`: looks an access up.
+    fn check_exactly_at(&mut self, speculated: &Speculated<'_>, address: &Address, offset: i32) {
+        let address = address.clone();
+        let place = Place { address, offset };
+        self.check_exactly(speculated.access, speculated.form.kind(), &place);
+    }
+
+    /// Tests lanes that the guard has told apart from others.
+    fn check_guarded(
+        &mut self,
+        speculated: &Speculated<'_>,
+        address: &Address,
+        alignment: Alignment,
+    ) {
+        if !speculated.access.space.is_window() {
+            self.check(address, alignment);
+        }
+        if self.inputs.memcheck && !speculated.by_quads() {
+            self.check_exactly_at(speculated, address, alignment.offset);
+        }
+    }
+
+    /// The lanes, or those of each quad, have passed the guard. `is_whole`: all of them run.
+    fn access_contiguous(
+        &mut self,
+        speculated: &Speculated<'_>,
+        tested: &Tested,
+        is_whole: bool,
+        alignment: Alignment,
+    ) -> Vec<cl::Value> {
+        let (form, offset) = (speculated.form, tested.offset);
+        let firsts: Option<Vec<_>> = match &tested.lanes {
+            Lanes::At(address) if speculated.by_quads() => {
+                let quads = 0..self.b.quads();
+                let firsts = quads.map(|q| self.b.lane_address(address, 4 * q));
+                Some(firsts.collect())
+            }
+            Lanes::At(_) | Lanes::Indexed(_) => None,
+        };
+        let (at, stride) = (tested.first, speculated.stride());
+        self.check_guarded(speculated, &Address::Strided(at, stride), alignment);
+        match firsts {
+            Some(firsts) => self.access_quads(form, is_whole, &firsts, offset),
+            None => self.access_whole(form, Strided { at, stride, offset }),
+        }
+    }
+
+    /// The lanes have not passed the guard.
+    fn access_scattered(
+        &mut self,
+        speculated: &Speculated<'_>,
+        tested: &Tested,
+        alignment: Alignment,
+    ) -> Vec<cl::Value> {
+        let address = match &tested.lanes {
+            Lanes::At(address) => address.clone(),
+            Lanes::Indexed(indexed) => self.addresses_of(indexed),
+        };
+        self.check_guarded(speculated, &address, alignment);
+        let offset = tested.offset;
+        self.access_lanes(speculated.form, Place { address, offset })
+    }
+
     /// Emits the guard, unless one of the same address was emitted before.
-    fn tested(&mut self, speculated: &Speculated) -> Tested {
-        let stride = speculated.stride();
-        let key = (speculated.addr, speculated.space, stride);
-        let stays = speculated.alignment.stays(speculated.offset);
-        let known = self
-            .available
-            .contiguous_tests
-            .get(&key)
-            .copied()
-            .filter(|_| stays);
-        let indexed = self
-            .indexed(speculated.inst, speculated.space, speculated.addr)
-            .filter(|indexed| stays && stride % indexed.scale == 0);
+    fn tested(&mut self, speculated: &Speculated<'_>) -> Tested {
+        let (access, stride) = (speculated.access, speculated.stride());
+        let key = (access.addr, access.space, stride);
+        let stays = speculated.alignment.stays(access.offset);
+        let known = self.available.contiguous_tests.get(&key).copied();
+        let known = known.filter(|_| stays);
+        let indexed = self.indexed(speculated.inst, access);
+        let indexed = indexed.filter(|indexed| stays && stride % indexed.scale == 0);
         let (lanes, (contiguous, first), offset) = match indexed {
             Some(indexed) => {
                 let extent = known.unwrap_or_else(|| self.first_of_indexed(&indexed, stride));
-                (Lanes::Indexed(indexed), extent, speculated.offset)
+                (Lanes::Indexed(indexed), extent, access.offset)
             }
             None => {
-                let &Speculated {
-                    space,
-                    addr,
-                    offset,
-                    alignment,
-                    ..
-                } = speculated;
-                let (address, offset) = self.locate(space, addr, offset, alignment);
+                let (address, offset) = self.locate(access, speculated.alignment);
                 if self.is_known(speculated) {
-                    let first = self.b.lane_address(&address, 0);
                     return Tested {
+                        first: self.b.lane_address(&address, 0),
                         lanes: Lanes::At(address),
-                        first,
                         contiguous: None,
                         offset,
                     };
                 }
-                let extent = known.unwrap_or_else(|| {
-                    let first = self.b.lane_address(&address, 0);
-                    let contiguous = match speculated.by_quads() {
-                        true => self.are_quads_contiguous(&address, stride),
-                        false => self.is_contiguous(&address, stride),
-                    };
-                    (contiguous, first)
-                });
+                let extent = known.unwrap_or_else(|| self.guard(speculated, &address));
                 (Lanes::At(address), extent, offset)
             }
         };
         if stays {
-            self.available
-                .contiguous_tests
-                .insert(key, (contiguous, first));
+            let tests = &mut self.available.contiguous_tests;
+            tests.insert(key, (contiguous, first));
         }
         Tested {
             lanes,
@@ -386,11 +249,22 @@ impl Lower<'_, '_> {
         }
     }
 
+    /// Whether lanes are contiguous, and the address of the first one.
+    fn guard(&mut self, speculated: &Speculated<'_>, address: &Address) -> (cl::Value, cl::Value) {
+        let first = self.b.lane_address(address, 0);
+        let stride = speculated.stride();
+        let contiguous = match speculated.by_quads() {
+            true => self.are_quads_contiguous(address, stride),
+            false => self.is_contiguous(address, stride),
+        };
+        (contiguous, first)
+    }
+
     /// Whether all lanes' places, running or not, lie among the kernel's own shared variables;
     /// `None` if that cannot be tested.
     fn are_inside(
         &mut self,
-        speculated: &Speculated,
+        speculated: &Speculated<'_>,
         address: &Address,
         offset: i32,
     ) -> Option<cl::Value> {
@@ -402,7 +276,7 @@ impl Lower<'_, '_> {
             .shared
             .static_size
             .checked_sub(speculated.stride() as u32)?;
-        if speculated.space != Space::Shared || !speculated.by_quads() {
+        if speculated.access.space != Space::Shared || !speculated.by_quads() {
             return None;
         }
         let offset = self.b.vconst(Type::B32, u64::from(offset as u32));
@@ -459,17 +333,16 @@ impl Lower<'_, '_> {
     fn is_affine(&mut self, ty: Type, parts: &[cl::Value], stride: i64) -> cl::Value {
         let first = self.b.ins().extractlane(parts[0], 0);
         let affine = self.b.affine_parts(ty, first, stride);
-        let differences: Vec<cl::Value> = parts
-            .iter()
-            .zip(&affine)
-            .map(|(&x, &y)| self.b.ins().bxor(x, y))
-            .collect();
+        let differences: Vec<cl::Value> = self
+            .b
+            .each_of_two((parts, &affine), |b, x, y| b.ins().bxor(x, y));
         let any = self.b.any(&differences);
         self.b.ins().icmp_imm_s(IntCC::Equal, any, 0)
     }
 
     /// The parts of an access's address, if they are available.
-    fn indexed(&mut self, inst: Inst, space: Space, addr: Value) -> Option<Indexed> {
+    fn indexed(&mut self, inst: Inst, access: Access) -> Option<Indexed> {
+        let Access { space, addr, .. } = access;
         let InstData::IntBinary {
             op: IntBinaryOp::Add,
             ty: Type::B64,

@@ -1,153 +1,64 @@
 //! Contiguous accesses of bytes and half-words that stay packed in their vectors.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder};
-use ptxjit_ir::{Inst, Type, Value};
+use ptxjit_ir::{Inst, Type};
 use ptxjit_vectorize::Variability;
 
-use super::loads::Read;
+use super::forms::{Form, Kind};
+use super::stores::Stored;
 use crate::lower::Lower;
-use crate::ops::{Address, device, int_type, subword_type};
+use crate::ops::{Address, Strided, Words, int_type, subword_type};
 
 impl Lower<'_, '_> {
     /// A load of one narrow element for each lane.
     pub(super) fn load_subword(&mut self, inst: Inst) -> Vec<cl::Value> {
-        let Read {
-            space,
-            ty,
-            addr,
-            offset,
-            ..
-        } = self.read_by(inst);
-        if self.is_speculated_contiguous(space, addr, i64::from(ty.bytes())) {
-            let types = self.subword_types(ty);
-            self.load_subword_speculated(inst, types)
-        } else {
-            let place = self.place(space, addr, offset, ty.bytes(), 0);
-            let at_offset = place.offset;
-            match place.address {
-                Address::Scalar(at) => {
-                    let x = self.b.ins().load(int_type(ty), device(), at, at_offset);
-                    let n = self.subword_types(ty).len();
-                    vec![self.b.ins().splat(subword_type(ty), x); n]
-                }
-                Address::Strided(at, stride) => {
-                    self.load_subword_strided(ty, at, stride, at_offset)
-                }
-                Address::MayWrap(wrapping) => {
-                    let (at, stride) = (wrapping.at, wrapping.stride);
-                    let inside = self.b.is_unwrapped(&wrapping);
-                    let types = self.subword_types(ty);
-                    self.either(
-                        inside,
-                        types,
-                        |lower| lower.load_subword_strided(ty, at, stride, at_offset),
-                        |lower| {
-                            let addrs = lower.resolve_wrapped(&wrapping);
-                            let quads = lower.load_gathered(1, ty, addrs, at_offset);
-                            lower.b.packed_to(&quads, ty).to_vec()
-                        },
-                    )
-                }
-                Address::Lanes(_) | Address::Lanes32(..) => {
-                    let quads = self.load_lanes(1, ty, place);
-                    self.b.packed_to(&quads, ty).to_vec()
-                }
+        let (access, Words { ty, .. }) = self.read_by(inst);
+        let form = Form::LoadPacked(ty);
+        if self.is_speculated_contiguous(access) {
+            return self.access_speculated(inst, form, access, access.bytes);
+        }
+        let place = self.place(access, Kind::Load);
+        let offset = place.offset;
+        match place.address {
+            Address::Scalar(at) => {
+                let x = self.b.load_device(int_type(ty), at, offset);
+                let n = self.subword_types(ty).len();
+                vec![self.b.ins().splat(subword_type(ty), x); n]
             }
+            Address::Strided(at, stride) => {
+                self.load_subword_strided(ty, Strided { at, stride, offset })
+            }
+            Address::MayWrap(wrapping) => {
+                let inside = self.b.is_unwrapped(&wrapping);
+                self.either(
+                    inside,
+                    self.types_of_form(form),
+                    |lower| lower.load_subword_strided(ty, wrapping.strided(offset)),
+                    |lower| lower.access_wrapped(form, &wrapping, offset),
+                )
+            }
+            Address::Lanes(_) | Address::Lanes32(..) => self.access_lanes(form, place),
         }
     }
 
-    fn load_subword_strided(
-        &mut self,
-        ty: Type,
-        at: cl::Value,
-        stride: i64,
-        offset: i32,
-    ) -> Vec<cl::Value> {
-        let is_row = stride == i64::from(ty.bytes());
-        if !is_row && !self.b.packs_stride(ty, stride) {
-            let quads = self.load_strided(1, ty, at, stride, offset);
-            return self.b.packed_to(&quads, ty).to_vec();
+    fn load_subword_strided(&mut self, ty: Type, lanes: Strided) -> Vec<cl::Value> {
+        let word = Words::one(ty);
+        if word.are_contiguous(lanes.stride) || self.b.packs_stride(ty, lanes.stride) {
+            return self.access_strided(Form::LoadPacked(ty), lanes);
         }
-        let whole = |lower: &mut Self| match is_row {
-            true => lower.load_subword_contiguous(ty, at, offset),
-            false => lower.b.load_packed_stride(ty, at, stride, offset).to_vec(),
+        let quads = self.access_strided(Form::Load(word), lanes);
+        self.b.packed_to(&quads, ty).to_vec()
+    }
+
+    /// The store of a value that stays packed: one value that is, stored contiguously.
+    pub(super) fn stays_packed(&self, stored: Stored<'_>, stride: i64) -> Option<Form<'static>> {
+        let (&[arg], ty) = (stored.args, stored.ty) else {
+            return None;
         };
-        let some = |lower: &mut Self| match is_row {
-            true => lower.load_some_subword(ty, at, offset),
-            false => {
-                let quads = lower.load_theirs(1, ty, at, stride, offset);
-                lower.b.packed_to(&quads, ty).to_vec()
-            }
-        };
-        match self.unless_full() {
-            None => whole(self),
-            Some(_) if self.node.is_general => some(self),
-            Some(full) => {
-                let types = self.subword_types(ty);
-                self.either(full, types, whole, some)
-            }
-        }
-    }
-
-    /// Some lanes run. As with wider elements, all are read if their places lie in one page.
-    fn load_some_subword(&mut self, ty: Type, at: cl::Value, offset: i32) -> Vec<cl::Value> {
-        let stride = i64::from(ty.bytes());
-        let near = self.b.in_one_page(at, stride, offset);
-        let types = self.subword_types(ty);
-        self.either(
-            near,
-            types,
-            |lower| lower.load_subword_contiguous(ty, at, offset),
-            |lower| {
-                let quads = lower.load_theirs(1, ty, at, stride, offset);
-                lower.b.packed_to(&quads, ty).to_vec()
-            },
-        )
-    }
-
-    /// Stores a packed value contiguously if all lanes run, and returns whether it did.
-    pub(super) fn store_subword(
-        &mut self,
-        args: &[Value],
-        ty: Type,
-        at: cl::Value,
-        stride: i64,
-        offset: i32,
-    ) -> bool {
-        let [arg] = *args else { return false };
         let is_carried =
             self.decided.packed.carried[arg] && self.variability(arg) == Variability::Varying;
         let is_packed = is_carried || self.available.subword.contains_key(&arg);
-        let is_row = stride == i64::from(ty.bytes());
-        if !is_row || !is_packed || self.node.is_general {
-            return false;
-        }
-        let whole = |lower: &mut Self| {
-            let parts = lower.subword_parts(arg, ty);
-            for (i, part) in parts.into_iter().enumerate() {
-                lower
-                    .b
-                    .ins()
-                    .store(device(), part, at, offset + 16 * i as i32);
-            }
-        };
-        let Some(full) = self.unless_full() else {
-            whole(self);
-            return true;
-        };
-        self.either(
-            full,
-            Vec::new(),
-            |lower| {
-                whole(lower);
-                Vec::new()
-            },
-            |lower| {
-                let quads = [lower.parts(arg)];
-                lower.store_theirs(&quads, ty, at, stride, offset);
-                Vec::new()
-            },
-        );
-        true
+        let is_row = Words::one(ty).are_contiguous(stride);
+        (is_row && is_packed && !self.node.version.is_general).then_some(Form::StorePacked(arg, ty))
     }
 }

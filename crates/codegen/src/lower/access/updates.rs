@@ -97,18 +97,6 @@ impl Lower<'_, '_> {
         self.b.ins().extractlane(sum, 0)
     }
 
-    /// The masks of the running lanes, for vectors of `ty`.
-    fn masks_for(&mut self, ty: Type) -> Parts {
-        let masks = self.mask_vectors();
-        if ty != Type::B64 {
-            return masks;
-        }
-        masks
-            .into_iter()
-            .flat_map(|mask| self.b.widen_mask(mask))
-            .collect()
-    }
-
     /// An operand that all running lanes have in common, combined.
     fn repeated(&mut self, op: IntBinaryOp, ty: Type, arg: ptxjit_ir::Value) -> cl::Value {
         let x = self.scalar(arg);

@@ -136,11 +136,7 @@ impl Lower<'_, '_> {
         let beyond = self.b.vconst(Type::B64, !0 << 51);
         let beyond = self.b.ins().band(all, beyond);
         let large = self.b.ins().vany_true(beyond);
-        let (near, far, done) = (
-            self.b.create_block(),
-            self.b.create_block(),
-            self.b.create_block(),
-        );
+        let [near, far, done] = self.b.create_blocks();
         let results = [(); 2].map(|()| self.b.append_block_param(done, vector_type(Type::B64)));
         self.b.set_cold_block(far);
         self.b.ins().brif(large, far, &[], near, &[]);

@@ -47,10 +47,8 @@ impl Lower<'_, '_> {
             _ => {}
         }
         let (x, y) = (self.quad(a, q), self.quad(b, q));
-        x.into_iter()
-            .zip(y)
-            .map(|(x, y)| self.b.vector_simple(op, ty, x, y))
-            .collect()
+        self.b
+            .each_of_two((&x, &y), |b, x, y| b.vector_simple(op, ty, x, y))
     }
 
     /// Shifts by a uniform count, or by per-lane counts.
@@ -80,11 +78,7 @@ impl Lower<'_, '_> {
                 return Some(Quad::from_elem(zero, x.len()));
             }
             let n = self.b.ins().iconst(types::I32, n.min(width - 1) as i64);
-            return Some(
-                x.into_iter()
-                    .map(|x| self.b.shift_lanes(op, ty, x, n))
-                    .collect(),
-            );
+            return Some(self.b.each(&x, |b, x| b.shift_lanes(op, ty, x, n)));
         }
         let count = self.scalar(count);
         let most = self.b.ins().iconst(types::I32, width as i64 - 1);

@@ -1,6 +1,6 @@
 //! Matrices in the registers of a whole warp: products by a runtime function, and transposed tiles.
 
-use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_abi::mma::{DECODED_A, DECODED_B, register_stride};
 use ptxjit_abi::object::Helper;
 use ptxjit_ir::{Inst, InstData, Type, Value, WarpOp};
@@ -128,45 +128,56 @@ impl Lower<'_, '_> {
             (Role::C, c),
             (Role::Further, further),
         ];
-        let [a, b, c, further] = operands.map(|(role, values)| {
-            if values.is_empty() {
-                return self.b.ins().iconst(types::I64, 0);
-            }
-            let (slot, is_there) = self.place_of(role, values, ty, &mut busy);
-            let at = (self.b.ins()).stack_addr(types::I64, slot, role.front() as i32);
-            if !is_there {
-                self.store_fragment(values, ty, at);
-                if role.front() != 0 {
-                    let nothing = self.b.ins().iconst(types::I32, 0);
-                    self.b.ins().store(MemFlagsData::trusted(), nothing, at, -4);
-                }
-            }
-            at
-        });
+        let [a, b, c, further] =
+            operands.map(|(role, values)| self.fragment(role, values, ty, &mut busy));
         let (slot, _) = self.place_of(Role::D, &results, ty, &mut busy);
         let d = self.b.ins().stack_addr(types::I64, slot, 0);
         let data = self.b.kept_inst(&data);
         let group = self.b.ins().uextend(types::I64, group);
         self.b
             .call_helper(Helper::Mma, &[data, group, a, b, c, further, d], None);
-        (0..mma.d_registers())
-            .map(|n| {
-                let parts = (0..self.b.n_parts(ty)).map(|i| {
-                    let at = (register_stride(ty) * n + 16 * i) as i32;
-                    let flags = MemFlagsData::trusted();
-                    self.b.ins().load(vector_type(ty), flags, d, at)
-                });
-                Val::Varying(parts.collect())
-            })
-            .collect()
+        let registers = 0..mma.d_registers();
+        registers.map(|n| self.load_register(n, ty, d)).collect()
+    }
+
+    /// Where an operand is, after it was brought there.
+    fn fragment(
+        &mut self,
+        role: Role,
+        values: &[Value],
+        ty: Type,
+        busy: &mut Vec<Place>,
+    ) -> cl::Value {
+        if values.is_empty() {
+            return self.b.ins().iconst(types::I64, 0);
+        }
+        let (slot, is_there) = self.place_of(role, values, ty, busy);
+        let front = role.front() as i32;
+        let at = self.b.ins().stack_addr(types::I64, slot, front);
+        if !is_there {
+            self.store_fragment(values, ty, at);
+        }
+        if !is_there && front != 0 {
+            let nothing = self.b.ins().iconst(types::I32, 0);
+            self.b.store_own(nothing, at, -4);
+        }
+        at
+    }
+
+    /// One register of a fragment.
+    fn load_register(&mut self, n: usize, ty: Type, from: cl::Value) -> Val {
+        let parts = (0..self.b.n_parts(ty)).map(|i| {
+            let at = (register_stride(ty) * n + 16 * i) as i32;
+            self.b.load_own(vector_type(ty), from, at)
+        });
+        Val::Varying(parts.collect())
     }
 
     fn store_fragment(&mut self, values: &[Value], ty: Type, to: cl::Value) {
         for (n, &value) in values.iter().enumerate() {
             for (i, part) in self.parts(value).into_iter().enumerate() {
                 let at = register_stride(ty) * n + 16 * i;
-                let flags = MemFlagsData::trusted();
-                self.b.ins().store(flags, part, to, at as i32);
+                self.b.store_own(part, to, at as i32);
             }
         }
     }
@@ -240,9 +251,8 @@ impl Lower<'_, '_> {
             .collect();
         let columns = (0..4).flat_map(|i| self.b.zip(Type::B64, fours[0][i], fours[1][i]));
         let columns: Vec<cl::Value> = columns.collect();
-        columns
-            .into_iter()
-            .map(|column| self.b.cast_vector(column, vector_type(Type::B32)))
-            .collect()
+        self.b.each(&columns, |b, column| {
+            b.cast_vector(column, vector_type(Type::B32))
+        })
     }
 }

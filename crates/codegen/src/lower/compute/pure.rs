@@ -68,10 +68,7 @@ impl Lower<'_, '_> {
     /// Adds a quad to a value under construction.
     pub(super) fn push_quad(&mut self, value: ir::Value, quad: Quad, q: usize) {
         let ty = vector_type(self.func.ty(value));
-        let cast: Quad = quad
-            .into_iter()
-            .map(|part| self.b.cast_vector(part, ty))
-            .collect();
+        let cast: Quad = self.b.each(&quad, |b, part| b.cast_vector(part, ty));
         if q == 0 {
             self.available.splats.remove(&value);
             self.available
@@ -129,9 +126,7 @@ impl Lower<'_, '_> {
             } => Some(self.vector_select(ty, cond, a, b, q)),
             InstData::FloatUnary { op, fmt, mode, arg } => {
                 let x = self.quad(arg, q);
-                x.into_iter()
-                    .map(|x| self.b.float_unary(op, fmt, mode, x))
-                    .collect()
+                self.b.each(&x, |b, x| b.float_unary(op, fmt, mode, x))
             }
             InstData::FloatBinary {
                 op,
@@ -140,10 +135,8 @@ impl Lower<'_, '_> {
                 args: [a, b],
             } => {
                 let (x, y) = (self.quad(a, q), self.quad(b, q));
-                x.into_iter()
-                    .zip(y)
-                    .map(|(x, y)| self.b.float_binary(op, fmt, mode, x, y))
-                    .collect()
+                self.b
+                    .each_of_two((&x, &y), |b, x, y| b.float_binary(op, fmt, mode, x, y))
             }
             InstData::Fma { fmt, mode, args } => {
                 let [x, y, z] = args.map(|arg| self.quad(arg, q));

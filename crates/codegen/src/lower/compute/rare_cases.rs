@@ -4,7 +4,6 @@
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder};
 use ptxjit_ir::{FloatBinaryOp, FloatFmt, Inst, InstData, Type};
-use ptxjit_vectorize::Variability;
 
 use crate::lower::Lower;
 use crate::ops::{Parts, float_vector_type};
@@ -37,21 +36,6 @@ impl Lower<'_, '_> {
         for (q, part) in fixed.into_iter().enumerate() {
             self.push_quad(result, smallvec::smallvec![part], q);
         }
-    }
-
-    /// Whether an instruction is a minimum or maximum for which one test per gang finds NaNs. In
-    /// cold code, less code is better.
-    pub(in crate::lower) fn is_min_max_of_gang(&self, inst: Inst) -> bool {
-        let node = &self.func.insts[inst];
-        let InstData::FloatBinary { op, fmt, args, .. } = node.data else {
-            return false;
-        };
-        matches!(op, FloatBinaryOp::Min | FloatBinaryOp::Max)
-            && fmt == FloatFmt::F32
-            && self.b.quads() > 1
-            && !self.node.is_general
-            && self.variability(node.results[0]) == Variability::Varying
-            && args.iter().all(|&arg| self.func.as_const(arg).is_none())
     }
 
     /// Minimum or maximum for all lanes of the gang, where NaNs are rare.

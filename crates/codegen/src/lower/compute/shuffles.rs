@@ -59,18 +59,22 @@ impl Lower<'_, '_> {
             let (part, within) = (lane as usize % WARP / 4, lane as u8 % 4);
             return self.b.ins().extractlane(value[part], within);
         }
-        let flags = MemFlagsData::trusted();
-        let slot = self.warp_buffer();
-        let base = self.b.ins().stack_addr(types::I64, slot, 0);
-        for (q, &part) in value.iter().enumerate() {
-            self.b.ins().store(flags, part, base, 16 * q as i32);
-        }
+        let base = self.store_to_warp_buffer(&value, 0);
         let b = self.scalar(b);
         let lane = self.b.ins().band_imm_s(b, 31);
         let lane = self.b.ins().uextend(types::I64, lane);
-        let bytes = self.b.ins().ishl_imm_s(lane, 2);
-        let at = self.b.ins().iadd(base, bytes);
-        self.b.ins().load(types::I32, flags, at, 0)
+        self.b.load_lane(base, lane, types::I32, 4)
+    }
+
+    /// Stores vectors side by side, this far from the start of the buffer of warp operations, and
+    /// returns where.
+    fn store_to_warp_buffer(&mut self, value: &[cl::Value], offset: i32) -> cl::Value {
+        let slot = self.warp_buffer();
+        let base = self.b.ins().stack_addr(types::I64, slot, offset);
+        for (q, &part) in value.iter().enumerate() {
+            self.b.store_own(part, base, 16 * q as i32);
+        }
+        base
     }
 
     /// Each lane's source is known: vectors are renamed, or shuffled.
@@ -94,7 +98,6 @@ impl Lower<'_, '_> {
     }
 
     /// All lanes shuffle by the same amount `b`, below 32: the lanes are loaded again from memory.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass shuffles")]
     fn shuffle_shared(
         &mut self,
         op: WarpOp,
@@ -102,14 +105,8 @@ impl Lower<'_, '_> {
         b: cl::Value,
         c: u32,
     ) -> [Parts; 2] {
-        let flags = MemFlagsData::trusted();
-        let slot = self.warp_buffer();
         // Lanes below the first and above the last are out of range, but read.
-        let middle = 8 * WARP as i32;
-        let base = self.b.ins().stack_addr(types::I64, slot, middle);
-        for (q, &part) in value.iter().enumerate() {
-            self.b.ins().store(flags, part, base, 16 * q as i32);
-        }
+        let base = self.store_to_warp_buffer(value, 8 * WARP as i32);
         let wide = self.b.ins().uextend(types::I64, b);
         let bytes = self.b.ins().ishl_imm_s(wide, 2);
         let max_lane = |lane: u32| (lane & (c >> 8)) & 31 | (c & !(c >> 8)) & 31;
@@ -119,39 +116,8 @@ impl Lower<'_, '_> {
         let (mut shuffled, mut in_range) = (Parts::new(), Parts::new());
         let within_quad = (op == WarpOp::ShflBfly).then(|| self.b.butterfly_words(b));
         for q in 0..self.b.quads() {
-            let (there, source) = match op {
-                WarpOp::ShflUp => {
-                    let at = self.b.ins().isub(base, bytes);
-                    let there =
-                        self.b
-                            .ins()
-                            .load(vector_type(Type::B32), unaligned(), at, 16 * q as i32);
-                    (there, self.b.ins().isub(lane[q], amount))
-                }
-                WarpOp::ShflDown => {
-                    let at = self.b.ins().iadd(base, bytes);
-                    let there =
-                        self.b
-                            .ins()
-                            .load(vector_type(Type::B32), unaligned(), at, 16 * q as i32);
-                    (there, self.b.ins().iadd(lane[q], amount))
-                }
-                _ => {
-                    let quads = self.b.ins().band_imm_s(bytes, 0x70);
-                    let from = self.b.ins().bxor_imm_s(quads, 16 * q as i64);
-                    let at = self.b.ins().iadd(base, from);
-                    let there = self.b.ins().load(subword_type(Type::B8), flags, at, 0);
-                    let words = within_quad.expect("made above");
-                    let there = self.b.ins().swizzle(there, words);
-                    let there = self.b.cast_vector(there, vector_type(Type::B32));
-                    (there, self.b.ins().bxor(lane[q], amount))
-                }
-            };
-            let order = if op == WarpOp::ShflUp {
-                IntCC::SignedGreaterThanOrEqual
-            } else {
-                IntCC::SignedLessThanOrEqual
-            };
+            let there = self.moved_quad(op, base, bytes, (q, within_quad));
+            let (source, order) = self.moved_lane(op, lane[q], amount);
             let ok = self.b.ins().icmp(order, source, max[q]);
             shuffled.push(self.b.ins().blendv(ok, there, value[q]));
             in_range.push(ok);
@@ -159,8 +125,43 @@ impl Lower<'_, '_> {
         [shuffled, in_range]
     }
 
-    /// Per-lane amounts.
+    /// The words of a quad's sources, all this many bytes away.
+    fn moved_quad(
+        &mut self,
+        op: WarpOp,
+        base: cl::Value,
+        bytes: cl::Value,
+        (q, within_quad): (usize, Option<cl::Value>),
+    ) -> cl::Value {
+        let quad = vector_type(Type::B32);
+        if let Some(words) = within_quad {
+            let quads = self.b.ins().band_imm_s(bytes, 0x70);
+            let from = self.b.ins().bxor_imm_s(quads, 16 * q as i64);
+            let at = self.b.ins().iadd(base, from);
+            let there = self.b.load_own(subword_type(Type::B8), at, 0);
+            let there = self.b.ins().swizzle(there, words);
+            return self.b.cast_vector(there, quad);
+        }
+        let at = match op == WarpOp::ShflUp {
+            true => self.b.ins().isub(base, bytes),
+            false => self.b.ins().iadd(base, bytes),
+        };
+        self.b.ins().load(quad, unaligned(), at, 16 * q as i32)
+    }
+
+    /// The source of a lane that others are this far from, and how it compares with the last lane
+    /// that is in range.
     #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass shuffles")]
+    fn moved_lane(&mut self, op: WarpOp, lane: cl::Value, by: cl::Value) -> (cl::Value, IntCC) {
+        let below = IntCC::SignedLessThanOrEqual;
+        match op {
+            WarpOp::ShflUp => (self.b.ins().isub(lane, by), IntCC::SignedGreaterThanOrEqual),
+            WarpOp::ShflDown => (self.b.ins().iadd(lane, by), below),
+            _ => (self.b.ins().bxor(lane, by), below),
+        }
+    }
+
+    /// Per-lane amounts.
     fn shuffle_each(
         &mut self,
         op: WarpOp,
@@ -179,45 +180,27 @@ impl Lower<'_, '_> {
             let own = self.b.ins().band(lane[q], segment);
             let clamp = self.b.ins().band_not(clamp, segment);
             let max = self.b.ins().bor(own, clamp);
-            let (source, order) = match op {
-                WarpOp::ShflUp => (
-                    self.b.ins().isub(lane[q], amount),
-                    IntCC::SignedGreaterThanOrEqual,
-                ),
-                WarpOp::ShflDown => (
-                    self.b.ins().iadd(lane[q], amount),
-                    IntCC::SignedLessThanOrEqual,
-                ),
-                WarpOp::ShflBfly => (
-                    self.b.ins().bxor(lane[q], amount),
-                    IntCC::SignedLessThanOrEqual,
-                ),
-                _ => {
+            let (source, order) = match op == WarpOp::ShflIdx {
+                true => {
                     let amount = self.b.ins().band_not(amount, segment);
                     (self.b.ins().bor(own, amount), IntCC::SignedLessThanOrEqual)
                 }
+                false => self.moved_lane(op, lane[q], amount),
             };
             let ok = self.b.ins().icmp(order, source, max);
             let source = self.b.ins().blendv(ok, source, lane[q]);
             sources.push(self.b.ins().band(source, low));
             in_range.push(ok);
         }
-        let flags = MemFlagsData::trusted();
-        let slot = self.warp_buffer();
-        let base = self.b.ins().stack_addr(types::I64, slot, 0);
-        for (q, &part) in value.iter().enumerate() {
-            self.b.ins().store(flags, part, base, 16 * q as i32);
-        }
-        let lanes: Vec<cl::Value> = (0..WARP)
+        let base = self.store_to_warp_buffer(value, 0);
+        let words: Vec<cl::Value> = (0..WARP)
             .map(|lane| {
                 let source = self.b.ins().extractlane(sources[lane / 4], lane as u8 % 4);
                 let source = self.b.ins().uextend(types::I64, source);
-                let at = self.b.ins().ishl_imm_s(source, 2);
-                let at = self.b.ins().iadd(base, at);
-                self.b.ins().load(types::I32, flags, at, 0)
+                self.b.load_lane(base, source, types::I32, 4)
             })
             .collect();
-        [self.b.collect(Type::B32, &lanes), in_range]
+        [self.b.collect(Type::B32, &words), in_range]
     }
 
     pub(in crate::lower) fn lane_constants(&mut self, ty: Type, of: impl Fn(u32) -> u32) -> Parts {

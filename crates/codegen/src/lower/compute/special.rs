@@ -1,7 +1,9 @@
 //! Windows of generic addresses, and operations of the device.
 
+use core::mem::offset_of;
+
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_abi::{CtaContext, DEVICE_VALUE_BYTES, RuntimeFns};
 use ptxjit_ir::{CTA_SHIFT, Inst, InstData, Space, Type, Value};
 
@@ -68,23 +70,19 @@ impl Lower<'_, '_> {
     /// The ranges of generic addresses of a space; for `.global` those that are not.
     fn space_ranges(&mut self, space: Space) -> Vec<(cl::Value, cl::Value)> {
         let window = self.b.ins().iconst(types::I64, WINDOW);
-        let shared = self.b.field(core::mem::offset_of!(CtaContext, shared_base));
-        let const_base = self.b.field(core::mem::offset_of!(CtaContext, const_base));
-        let params = self.b.field(core::mem::offset_of!(CtaContext, params));
-        let local = self.b.field(core::mem::offset_of!(CtaContext, local_base));
-        let stride = self
-            .b
-            .field(core::mem::offset_of!(CtaContext, local_stride));
-        let n = self.b.ctx32(core::mem::offset_of!(CtaContext, n_threads));
+        let shared = self.b.field(offset_of!(CtaContext, shared_base));
+        let const_base = self.b.field(offset_of!(CtaContext, const_base));
+        let params = self.b.field(offset_of!(CtaContext, params));
+        let local = self.b.field(offset_of!(CtaContext, local_base));
+        let stride = self.b.field(offset_of!(CtaContext, local_stride));
+        let n = self.b.ctx32(offset_of!(CtaContext, n_threads));
         let n = self.b.ins().uextend(types::I64, n);
         let local_size = self.b.ins().imul(n, stride);
         let small = self.b.ins().iconst(types::I64, 64 << 10);
         let bank = self.b.ins().iconst(types::I64, 1 << 20);
         match space {
             Space::Shared if self.inputs.clusters => {
-                let rank = self
-                    .b
-                    .ctx32(core::mem::offset_of!(CtaContext, cluster_ctarank));
+                let rank = self.b.ctx32(offset_of!(CtaContext, cluster_ctarank));
                 let rank = self.b.ins().uextend(types::I64, rank);
                 let part = self.b.ins().ishl_imm_s(rank, i64::from(CTA_SHIFT));
                 let size = self.b.ins().iconst(types::I64, 1 << CTA_SHIFT);
@@ -111,23 +109,22 @@ impl Lower<'_, '_> {
         for (n, &arg) in args.iter().enumerate() {
             for (i, part) in self.lane_parts(arg).into_iter().enumerate() {
                 let at = place(n) + 16 * i as i32;
-                self.b.ins().store(MemFlagsData::trusted(), part, area, at);
+                self.b.store_own(part, area, at);
             }
         }
         let op = self.b.kept_inst(&node.data);
-        let fns = self.b.field(core::mem::offset_of!(CtaContext, fns));
+        let fns = self.b.field(offset_of!(CtaContext, fns));
         let (thread, bits) = (self.gang_thread(), self.mask_as_bits());
         let loc = self.b.u32_const(i64::from(self.node.loc.0));
         let call = [self.b.cta, op, thread, bits, area, loc];
         let bad = self
             .b
-            .call_runtime(fns, core::mem::offset_of!(RuntimeFns, device), &call);
+            .call_runtime(fns, offset_of!(RuntimeFns, device), &call);
         self.stop_if(bad, bad);
         for (n, &result) in node.results.iter().enumerate() {
             let (ty, at) = (self.func.ty(result), place(args.len() + n));
             let val = if self.b.lanes == 1 {
-                let flags = MemFlagsData::trusted();
-                let x = self.b.ins().load(int_type(ty), flags, area, at);
+                let x = self.b.load_own(int_type(ty), area, at);
                 // A predicate of a lane is 0 or all ones.
                 Val::Uniform(if ty == Type::B1 {
                     self.b.ins().band_imm_u(x, 1)

@@ -1,7 +1,9 @@
 //! The dynamic stack: `alloca`, `stacksave` and `stackrestore`.
 
+use core::mem::offset_of;
+
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_abi::{CtaContext, FaultKind};
 use ptxjit_ir::{Type, Value};
 
@@ -11,7 +13,7 @@ use crate::ops::{Parts, Val, vector_type};
 impl Lower<'_, '_> {
     fn stack_tops(&mut self) -> cl::Value {
         self.out.uses_stack = true;
-        let tops = self.b.field(core::mem::offset_of!(CtaContext, stack_top));
+        let tops = self.b.field(offset_of!(CtaContext, stack_top));
         let thread = self.gang_thread();
         let at = self.b.ins().uextend(types::I64, thread);
         let at = self.b.ins().ishl_imm_s(at, 2);
@@ -22,20 +24,12 @@ impl Lower<'_, '_> {
     fn load_tops(&mut self) -> Parts {
         let at = self.stack_tops();
         if self.b.lanes == 1 {
-            let top = self
-                .b
-                .ins()
-                .load(types::I32, MemFlagsData::trusted(), at, 0);
+            let top = self.b.load_own(types::I32, at, 0);
             return Parts::from_elem(self.b.ins().uextend(types::I64, top), 1);
         }
         (0..self.b.quads())
             .flat_map(|q| {
-                let tops = self.b.ins().load(
-                    vector_type(Type::B32),
-                    MemFlagsData::trusted(),
-                    at,
-                    16 * q as i32,
-                );
+                let tops = self.b.load_own(vector_type(Type::B32), at, 16 * q as i32);
                 [
                     self.b.ins().uwiden_low(tops),
                     self.b.ins().uwiden_high(tops),
@@ -47,9 +41,7 @@ impl Lower<'_, '_> {
     /// Sets the tops of the running lanes' stacks, which must stay within their windows.
     fn store_tops(&mut self, tops: &Parts) {
         let at = self.stack_tops();
-        let limit = self
-            .b
-            .field(core::mem::offset_of!(CtaContext, local_stride));
+        let limit = self.b.field(offset_of!(CtaContext, local_stride));
         if self.b.lanes == 1 {
             let over = self
                 .b
@@ -58,15 +50,14 @@ impl Lower<'_, '_> {
             let bits = self.b.u32_const(1);
             self.overflow_if(over, bits);
             let top = self.b.ins().ireduce(types::I32, tops[0]);
-            self.b.ins().store(MemFlagsData::trusted(), top, at, 0);
+            self.b.store_own(top, at, 0);
             return;
         }
         let limit = self.b.splat(Type::B64, limit);
         let mask = self.mask_vectors();
-        let over: Vec<cl::Value> = tops
-            .iter()
-            .map(|&top| self.b.ins().icmp(IntCC::UnsignedGreaterThan, top, limit))
-            .collect();
+        let over: Vec<cl::Value> = self.b.each(tops, |b, top| {
+            b.ins().icmp(IntCC::UnsignedGreaterThan, top, limit)
+        });
         let over: Parts = (0..self.b.quads())
             .map(|q| {
                 let narrow = self.b.narrow(over[2 * q], over[2 * q + 1]);
@@ -76,25 +67,15 @@ impl Lower<'_, '_> {
         let bits = self.b.bits_of(&over);
         self.overflow_if(bits, bits);
         for q in 0..self.b.quads() {
-            let old = self.b.ins().load(
-                vector_type(Type::B32),
-                MemFlagsData::trusted(),
-                at,
-                16 * q as i32,
-            );
+            let old = self.b.load_own(vector_type(Type::B32), at, 16 * q as i32);
             let new = self.b.narrow(tops[2 * q], tops[2 * q + 1]);
             let new = self.b.ins().blendv(mask[q], new, old);
-            self.b
-                .ins()
-                .store(MemFlagsData::trusted(), new, at, 16 * q as i32);
+            self.b.store_own(new, at, 16 * q as i32);
         }
     }
 
     fn overflow_if(&mut self, over: cl::Value, bits: cl::Value) {
-        let (fail, fine) = (self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(over, fail, &[], fine, &[]);
-        self.b.set_cold_block(fail);
-        self.b.switch_to_block(fail);
+        let fine = self.b.begin_cold(over);
         self.fault(FaultKind::StackOverflow, bits, None);
         self.b.switch_to_block(fine);
     }

@@ -30,8 +30,7 @@ impl Lower<'_, '_> {
         self.start_region(self.decided.classes.arrive[pos]);
         if self.plan.maybe_empty[pos] && self.decided.classes.arrive[pos] == MaskClass::Own(pos) {
             let any = self.any_lane(self.decided.classes.arrive[pos]);
-            let (some, none) = (self.b.create_block(), self.b.create_block());
-            self.b.ins().brif(any, some, &[], none, &[]);
+            let [some, none] = self.b.branch(any);
             self.b.switch_to_block(none);
             let pending = self.plan.pending_in[pos].clone();
             self.scoped(|lower| lower.go(&[], &pending));
@@ -127,8 +126,7 @@ impl Lower<'_, '_> {
             mask: None,
         };
         let decided = self.all_take(number);
-        let (all_take, rest) = (self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(decided, all_take, &[], rest, &[]);
+        let [all_take, rest] = self.b.branch(decided);
         self.b.switch_to_block(all_take);
         self.scoped(|lower| lower.go_edges(&[edge], &pending));
         self.b.switch_to_block(rest);
@@ -181,7 +179,7 @@ impl Lower<'_, '_> {
         [then_, else_]: [&Edge<'_>; 2],
         pending: &[usize],
     ) {
-        let [all_take, rest, none_take, divergent] = std::array::from_fn(|_| self.b.create_block());
+        let [all_take, rest, none_take, divergent] = self.b.create_blocks();
         let (whole, any) = match ends {
             Some(ends) => (ends.all, ends.any),
             None => {
@@ -238,7 +236,7 @@ impl Lower<'_, '_> {
     }
 
     fn branch(&mut self, cond: cl::Value, [then_, else_]: [Edge<'_>; 2], pending: &[usize]) {
-        let (yes, no) = (self.b.create_block(), self.b.create_block());
+        let [yes, no] = self.b.create_blocks();
         let no_args: [BlockArg; 0] = [];
         self.b.ins().brif(cond, yes, &no_args, no, &no_args);
         self.b.switch_to_block(yes);

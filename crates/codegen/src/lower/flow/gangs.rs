@@ -5,8 +5,10 @@
 //! as a whole and there are more in the row. Where it is certain at which state the gangs stop
 //! (`phases`), the state is written only before a return.
 
+use core::mem::offset_of;
+
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use cranelift_frontend::{FunctionBuilder, Switch};
 use ptxjit_abi::{CtaContext, LaneState};
 use ptxjit_ir as ir;
@@ -146,7 +148,7 @@ impl Lower<'_, '_> {
         let (head, latch) = (loops.heads[number], loops.latches[number]);
         let idx_var = self.gangs.gang.as_ref().expect("declared before").idx;
         let idx = self.b.append_block_param(head, types::I32);
-        let (enter, done) = (self.b.create_block(), self.b.create_block());
+        let [enter, done] = self.b.create_blocks();
         self.b.switch_to_block(head);
         self.b.def_var(idx_var, idx);
         let at_end = IntCC::UnsignedGreaterThanOrEqual;
@@ -172,32 +174,31 @@ impl Lower<'_, '_> {
         self.b.ins().jump(head, &[next.into()]);
 
         self.b.switch_to_block(done);
-        let Some(several) = loops.several else {
+        self.emit_phase_end(loops, number);
+    }
+
+    /// All gangs have left a phase: goes on to the next one.
+    fn emit_phase_end(&mut self, loops: &Loops, number: usize) {
+        let next = self.decided.phases.next(number);
+        let (Some(several), false) = (loops.several, next == Some(LaneState::EXITED)) else {
             self.b.ins().jump(loops.ended, &[]);
             return;
         };
-        match self.decided.phases.next(number) {
-            None => {
-                let next = self.common_state(loops, several);
-                self.b.ins().jump(loops.dispatch, &[next.into()]);
-            }
-            Some(LaneState::EXITED) => {
-                self.b.ins().jump(loops.ended, &[]);
-            }
-            Some(next) => {
-                let state = self.b.ins().iconst(types::I32, i64::from(next));
-                let may = self.may_go_on(state);
-                let go_on = self.b.create_block();
-                self.b
-                    .ins()
-                    .brif(may, go_on, &[], loops.leave, &[state.into()]);
-                self.b.switch_to_block(go_on);
-                self.b.def_var(several.state, state);
-                self.expect(several, usize::from(next));
-                let head = loops.heads[usize::from(next)];
-                self.b.ins().jump(head, &[loops.first.into()]);
-            }
-        }
+        let Some(next) = next else {
+            let next = self.common_state(loops, several);
+            self.b.ins().jump(loops.dispatch, &[next.into()]);
+            return;
+        };
+        let state = self.b.ins().iconst(types::I32, i64::from(next));
+        let may = self.may_go_on(state);
+        let go_on = self.b.create_block();
+        let leave = [state.into()];
+        self.b.ins().brif(may, go_on, &[], loops.leave, &leave);
+        self.b.switch_to_block(go_on);
+        self.b.def_var(several.state, state);
+        self.expect(several, usize::from(next));
+        let head = loops.heads[usize::from(next)];
+        self.b.ins().jump(head, &[loops.first.into()]);
     }
 
     /// Where gangs go that have stopped, in code of this phase alone; in other code,
@@ -238,7 +239,7 @@ impl Lower<'_, '_> {
     fn emit_leave(&mut self, loops: &Loops) {
         let state = self.b.append_block_param(loops.leave, types::I32);
         self.b.switch_to_block(loops.leave);
-        let [head, some, note, next, done] = std::array::from_fn(|_| self.b.create_block());
+        let [head, some, note, next, done] = self.b.create_blocks();
         let idx = self.b.append_block_param(head, types::I32);
         self.b.ins().jump(head, &[loops.first.into()]);
         self.b.switch_to_block(head);
@@ -260,17 +261,15 @@ impl Lower<'_, '_> {
 
     /// A CTA has ended: starts the next one, or returns if the runtime has to.
     fn emit_next_cta(&mut self, loops: &Loops, start: cl::Block) {
-        let flags = MemFlagsData::trusted();
-        let left_at = core::mem::offset_of!(CtaContext, ctas_left) as i32;
+        let left_at = offset_of!(CtaContext, ctas_left) as i32;
         let cta = self.b.cta;
-        let left = self.b.ins().load(types::I32, flags, cta, left_at);
-        let poll = self.b.field(core::mem::offset_of!(CtaContext, poll));
+        let left = self.b.load_own(types::I32, cta, left_at);
+        let poll = self.b.field(offset_of!(CtaContext, poll));
         // Another thread may set it at any time.
-        let stop = self.b.ins().load(types::I32, flags, poll, 0);
+        let stop = self.b.load_own(types::I32, poll, 0);
         let zero = self.b.ins().iconst(types::I32, 0);
         let more = self.b.ins().select(stop, zero, left);
-        let (next, leave) = (self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(more, next, &[], leave, &[]);
+        let [next, leave] = self.b.branch(more);
 
         self.b.switch_to_block(leave);
         if loops.several.is_some() {
@@ -284,16 +283,16 @@ impl Lower<'_, '_> {
         self.b.switch_to_block(next);
         let left = self.b.ins().iadd_imm_s(left, -1);
         let cta = self.b.cta;
-        self.b.ins().store(flags, left, cta, left_at);
+        self.b.store_own(left, cta, left_at);
         for at in [
-            core::mem::offset_of!(CtaContext, ctaid),
-            core::mem::offset_of!(CtaContext, clusterid),
+            offset_of!(CtaContext, ctaid),
+            offset_of!(CtaContext, clusterid),
         ] {
             let cta = self.b.cta;
-            let idx = self.b.ins().load(types::I32, flags, cta, at as i32);
+            let idx = self.b.load_own(types::I32, cta, at as i32);
             let idx = self.b.ins().iadd_imm_s(idx, 1);
             let cta = self.b.cta;
-            self.b.ins().store(flags, idx, cta, at as i32);
+            self.b.store_own(idx, cta, at as i32);
         }
         let mut args = vec![zero.into()];
         args.extend(self.known_of_next());
@@ -310,10 +309,9 @@ impl Lower<'_, '_> {
         let gang = self.gangs.gang.as_ref().expect("declared before");
         let (idx, bits_var) = (gang.idx, gang.bits);
         let idx = self.b.use_var(idx);
-        let current = core::mem::offset_of!(CtaContext, current_gang) as i32;
-        let flags = MemFlagsData::trusted();
+        let current = offset_of!(CtaContext, current_gang) as i32;
         let cta = self.b.cta;
-        self.b.ins().store(flags, idx, cta, current);
+        self.b.store_own(idx, cta, current);
         if !self.inputs.whole_gangs {
             let bits = self.mask_to_enter(idx);
             let some = self.b.create_block();

@@ -170,17 +170,7 @@ impl<'a> Lower<'a, '_> {
                     }
                     continue;
                 }
-                let ty = self.func.ty(param);
-                let parts: Parts = match is_shared {
-                    true => {
-                        let vars = self.variables(param);
-                        vars.iter().map(|&var| self.b.use_var(var)).collect()
-                    }
-                    false => {
-                        let zero = self.b.zero_vector(ty);
-                        Parts::from_elem(zero, self.b.n_parts(ty))
-                    }
-                };
+                let parts = self.before_exit(param, is_shared);
                 let at = self.store_to_buffer(Buffer::Left(n_slots), &parts);
                 n_slots += 1;
                 params.push((param, at));
@@ -200,6 +190,18 @@ impl<'a> Lower<'a, '_> {
             });
         }
         exits
+    }
+
+    /// What lanes hold of a parameter that have not left the region: those that are at the node
+    /// already, if it may have any.
+    fn before_exit(&mut self, param: Value, is_shared: bool) -> Parts {
+        if is_shared {
+            let vars = self.variables(param);
+            return vars.iter().map(|&var| self.b.use_var(var)).collect();
+        }
+        let ty = self.func.ty(param);
+        let zero = self.b.zero_vector(ty);
+        Parts::from_elem(zero, self.b.n_parts(ty))
     }
 
     /// One of the branches from a region to a node.
@@ -257,10 +259,8 @@ impl<'a> Lower<'a, '_> {
     }
 
     fn load_held(&mut self, value: Value, buf: cl::Value, lane: cl::Value) -> cl::Value {
-        let ty = self.func.ty(value);
-        let x = self
-            .b
-            .load_lane(buf, lane, self.scalar_type(value), lane_bytes(ty));
+        let (ty, clif) = (self.func.ty(value), self.scalar_type(value));
+        let x = self.b.load_lane(buf, lane, clif, lane_bytes(ty));
         // A predicate's lanes are masks.
         match ty {
             Type::B1 => self.b.ins().band_imm_s(x, 1),

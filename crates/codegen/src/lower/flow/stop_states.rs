@@ -1,6 +1,8 @@
 //! The states at which gangs have stopped. Mostly all gangs stop at one state, which is then not
 //! recorded.
 
+use core::mem::offset_of;
+
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use cranelift_frontend::{Switch, Variable};
@@ -61,8 +63,7 @@ impl Lower<'_, '_> {
     /// A gang has stopped in another state than expected. If it is the first of the phase, the
     /// expectation changes; else all gangs record their states.
     pub(super) fn emit_differs(&mut self, loops: &Loops, several: Several) {
-        let [head, entered, note, next, alone, divergent, on] =
-            std::array::from_fn(|_| self.b.create_block());
+        let [head, entered, note, next, alone, divergent, on] = self.b.create_blocks();
         for block in [several.differs, head, entered, note, next, divergent] {
             self.b.set_cold_block(block);
         }
@@ -136,8 +137,7 @@ impl Lower<'_, '_> {
     /// All gangs have stopped: goes to `ended` if they have ended, and returns from the function
     /// unless all go on at the returned state.
     pub(super) fn common_state(&mut self, loops: &Loops, several: Several) -> cl::Value {
-        let [listed, go_on, other, unlisted, noted] =
-            std::array::from_fn(|_| self.b.create_block());
+        let [listed, go_on, other, unlisted, noted] = self.b.create_blocks();
         let common = self.b.use_var(several.common);
         let n_states = self.plan.waits.len() as i64;
         // States that are no resume point's are greater.
@@ -171,7 +171,7 @@ impl Lower<'_, '_> {
     }
 
     pub(super) fn note_state(&mut self, idx: cl::Value, state: cl::Value) {
-        let states = self.b.field(core::mem::offset_of!(CtaContext, gang_states));
+        let states = self.b.field(offset_of!(CtaContext, gang_states));
         let at = self.b.ins().uextend(types::I64, idx);
         let at = self.b.ins().ishl_imm_s(at, 1);
         let at = self.b.ins().iadd(states, at);

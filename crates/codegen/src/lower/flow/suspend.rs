@@ -1,6 +1,8 @@
 //! Saving what lanes that wait need, their states, and what lanes that resume load.
 
-use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use core::mem::offset_of;
+
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_abi::{CtaContext, LaneState};
 use ptxjit_ir::{Type, Value};
 use ptxjit_vectorize::Variability;
@@ -32,11 +34,7 @@ impl Lower<'_, '_> {
         let shadow = self.shadow_frame();
         let at = self.b.ins().select(full, frame, shadow);
         self.scoped(|lower| lower.save(wait, at));
-        let (whole, some, join) = (
-            self.b.create_block(),
-            self.b.create_block(),
-            self.b.create_block(),
-        );
+        let [whole, some, join] = self.b.create_blocks();
         self.b.ins().brif(full, whole, &[], some, &[]);
         self.b.set_cold_block(some);
         self.b.switch_to_block(whole);
@@ -55,12 +53,11 @@ impl Lower<'_, '_> {
     fn save(&mut self, wait: u32, frame: cl::Value) {
         let slots = &self.out.frame.waits[wait as usize];
         let (saves, copies) = (slots.saves.clone(), slots.copies.clone());
-        let flags = MemFlagsData::trusted();
         for (value, at) in saves {
             if self.b.lanes == 1 || is_shared(self.plan, value) {
                 let x = self.scalar(value);
                 let x = self.b.lane_scalar(self.func.ty(value), x);
-                self.b.ins().store(flags, x, frame, at as i32);
+                self.b.store_own(x, frame, at as i32);
             } else {
                 self.save_parts(value, frame, at);
             }
@@ -72,9 +69,8 @@ impl Lower<'_, '_> {
 
     fn save_parts(&mut self, value: Value, frame: cl::Value, at: u32) {
         for (i, part) in self.parts(value).into_iter().enumerate() {
-            let flags = MemFlagsData::trusted();
             let at = at as i32 + 16 * i as i32;
-            self.b.ins().store(flags, part, frame, at);
+            self.b.store_own(part, frame, at);
         }
     }
 
@@ -93,11 +89,7 @@ impl Lower<'_, '_> {
             self.stopped_at_scalar(state);
             return;
         };
-        let (whole, some, join) = (
-            self.b.create_block(),
-            self.b.create_block(),
-            self.b.create_block(),
-        );
+        let [whole, some, join] = self.b.create_blocks();
         self.b.ins().brif(all, whole, &[], some, &[]);
         self.b.set_cold_block(some);
         self.b.switch_to_block(whole);
@@ -117,7 +109,7 @@ impl Lower<'_, '_> {
     }
 
     fn states_address(&mut self) -> cl::Value {
-        let states = self.b.field(core::mem::offset_of!(CtaContext, lane_states));
+        let states = self.b.field(offset_of!(CtaContext, lane_states));
         let thread = self.gang_thread();
         let thread = self.b.ins().uextend(types::I64, thread);
         let at = self.b.ins().ishl_imm_s(thread, 1);
@@ -126,18 +118,14 @@ impl Lower<'_, '_> {
 
     /// Stores states of eight lanes per vector under the current mask.
     fn store_state_vectors(&mut self, new: &[cl::Value]) {
-        let flags = MemFlagsData::trusted();
         let at = self.states_address();
         let mask = self.mask_vectors();
         let mask = self.narrow_lanes(&mask);
         for (i, (&new, &mask)) in new.iter().zip(&mask).enumerate() {
-            let old = self
-                .b
-                .ins()
-                .load(subword_type(Type::B8), flags, at, 16 * i as i32);
+            let old = self.b.load_own(subword_type(Type::B8), at, 16 * i as i32);
             let new = self.b.cast_vector(new, subword_type(Type::B8));
             let blended = self.b.ins().blendv(mask, new, old);
-            self.b.ins().store(flags, blended, at, 16 * i as i32);
+            self.b.store_own(blended, at, 16 * i as i32);
         }
     }
 
@@ -197,14 +185,12 @@ impl Lower<'_, '_> {
 
     fn load_slot(&mut self, value: Value, at: u32, first: Option<cl::Value>) -> Val {
         let ty = self.func.ty(value);
-        let flags = MemFlagsData::trusted();
         let frame = self.gang_frame();
         let variability = self.plan.variability[value];
         if variability == Variability::Varying && self.b.lanes > 1 {
             let parts = (0..self.b.n_parts(ty)).map(|i| {
                 self.b
-                    .ins()
-                    .load(vector_type(ty), flags, frame, at as i32 + 16 * i as i32)
+                    .load_own(vector_type(ty), frame, at as i32 + 16 * i as i32)
             });
             return Val::Varying(parts.collect());
         }
@@ -217,7 +203,7 @@ impl Lower<'_, '_> {
         } else {
             types::I32
         };
-        let raw = self.b.ins().load(wide, flags, address, at as i32);
+        let raw = self.b.load_own(wide, address, at as i32);
         let x = match ty {
             Type::B32 | Type::B64 => raw,
             Type::B8 | Type::B16 => self.b.ins().ireduce(int_type(ty), raw),

@@ -53,7 +53,7 @@ impl Lower<'_, '_> {
         let left = self.b.use_var(var);
         let left = self.b.ins().iadd_imm_s(left, -cost);
         self.b.def_var(var, left);
-        let (stop, go_on) = (self.b.create_block(), self.b.create_block());
+        let [stop, go_on] = self.b.create_blocks();
         let spent = self
             .b
             .ins()

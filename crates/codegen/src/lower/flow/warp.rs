@@ -10,8 +10,10 @@
 //! Narrower gangs always wait: what other gangs of the warp did before the operation must have
 //! happened after it.
 
+use core::mem::offset_of;
+
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_abi::object::Helper;
 use ptxjit_abi::warp_ops::{WARP, WarpBuffer};
 use ptxjit_abi::{CtaContext, LaneState};
@@ -100,7 +102,7 @@ impl Lower<'_, '_> {
             unreachable!("only warp operations have a fast path");
         };
         let members = args.last().copied().filter(|_| sync);
-        let (whole, divergent) = (self.b.create_block(), self.b.create_block());
+        let [whole, divergent] = self.b.create_blocks();
         let all_here = self.whole_warp(members);
         self.b.ins().brif(all_here, whole, &[], divergent, &[]);
         self.b.switch_to_block(whole);
@@ -111,7 +113,7 @@ impl Lower<'_, '_> {
         });
         self.b.set_cold_block(divergent);
         self.b.switch_to_block(divergent);
-        let (complete, waits) = (self.b.create_block(), self.b.create_block());
+        let [complete, waits] = self.b.create_blocks();
         self.test_members(members, complete, waits);
         self.b.switch_to_block(complete);
         self.b.set_cold_block(complete);
@@ -141,10 +143,9 @@ impl Lower<'_, '_> {
         } else {
             let all = self.b.vconst(Type::B32, 0xffff_ffff);
             let parts = self.parts(members);
-            let named: Parts = parts
-                .iter()
-                .map(|&part| self.b.ins().icmp(IntCC::Equal, part, all))
-                .collect();
+            let named: Parts = self
+                .b
+                .each(&parts, |b, part| b.ins().icmp(IntCC::Equal, part, all));
             let named = self.b.fold_and(&named);
             self.b.ins().vall_true(named)
         };
@@ -189,7 +190,7 @@ impl Lower<'_, '_> {
 
     /// The lanes of the gang that have ended, or are beyond the CTA's last thread, as bits.
     fn ended_lanes(&mut self) -> cl::Value {
-        let states = self.b.field(core::mem::offset_of!(CtaContext, lane_states));
+        let states = self.b.field(offset_of!(CtaContext, lane_states));
         let thread = self.gang_thread();
         let thread = self.b.ins().uextend(types::I64, thread);
         let at = self.b.ins().ishl_imm_s(thread, 1);
@@ -201,10 +202,7 @@ impl Lower<'_, '_> {
         let exited = self.b.ins().splat(subword_type(Type::B16), state);
         let quarters: Vec<cl::Value> = (0..4)
             .map(|i| {
-                let states =
-                    self.b
-                        .ins()
-                        .load(subword_type(Type::B16), MemFlagsData::trusted(), at, 16 * i);
+                let states = self.b.load_own(subword_type(Type::B16), at, 16 * i);
                 self.b.ins().icmp(IntCC::Equal, states, exited)
             })
             .collect();
@@ -315,13 +313,12 @@ impl Lower<'_, '_> {
         if let WarpOp::Mma(_) = op {
             return self.mma_by_call(inst, group);
         }
-        let flags = MemFlagsData::trusted();
         let slot = self.warp_buffer();
         let buffer = self.b.ins().stack_addr(types::I64, slot, 0);
         for (idx, &arg) in args[..op.n_args()].iter().enumerate() {
             for (i, part) in self.parts(arg).into_iter().enumerate() {
                 let at = 8 * WARP * idx + 16 * i;
-                self.b.ins().store(flags, part, buffer, at as i32);
+                self.b.store_own(part, buffer, at as i32);
             }
         }
         let data = self.b.kept_inst(&data);
@@ -333,16 +330,16 @@ impl Lower<'_, '_> {
             .iter()
             .enumerate()
             .map(|(idx, &result)| {
-                let at = core::mem::offset_of!(WarpBuffer, results) + 8 * WARP * idx;
+                let at = offset_of!(WarpBuffer, results) + 8 * WARP * idx;
                 if self.plan.variability[result] == Variability::Varying {
                     let parts = (0..self.b.quads()).map(|q| {
                         let at = (at + 16 * q) as i32;
-                        self.b.ins().load(vector_type(Type::B32), flags, buffer, at)
+                        self.b.load_own(vector_type(Type::B32), buffer, at)
                     });
                     return Val::Varying(parts.collect());
                 }
                 // All lanes have the same.
-                let word = self.b.ins().load(types::I32, flags, buffer, at as i32);
+                let word = self.b.load_own(types::I32, buffer, at as i32);
                 Val::Uniform(if self.func.ty(result) == Type::B1 {
                     let bit = self.b.ins().band_imm_s(word, 1);
                     self.b.ins().ireduce(types::I8, bit)
@@ -366,9 +363,7 @@ impl Lower<'_, '_> {
     fn held_as(&mut self, result: Value, val: &Val) -> Val {
         match val {
             Val::Uniform(x) if self.plan.variability[result] == Variability::Varying => {
-                let ty = self.func.ty(result);
-                let splat = self.b.splat(ty, *x);
-                Val::Varying(Parts::from_elem(splat, self.b.n_parts(ty)))
+                Val::Varying(self.b.splat_parts(self.func.ty(result), *x))
             }
             Val::Uniform(x) => Val::Uniform(self.b.cast_scalar(*x, self.scalar_type(result))),
             other @ (Val::Affine(..) | Val::Varying(_)) => other.clone(),

@@ -1,5 +1,7 @@
 //! The gang that runs: its index, threads, lanes and frame.
 
+use core::mem::offset_of;
+
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use cranelift_frontend::Variable;
@@ -82,26 +84,26 @@ impl Lower<'_, '_> {
 
     /// Whether gangs that have all stopped at a resume point go on without the runtime.
     pub(in crate::lower) fn may_go_on(&mut self, state: cl::Value) -> cl::Value {
-        let flags = MemFlagsData::trusted();
-        let table = self.b.field(core::mem::offset_of!(CtaContext, go_on));
+        let table = self.b.field(offset_of!(CtaContext, go_on));
         let at = self.b.ins().uextend(types::I64, state);
         let at = self.b.ins().iadd(table, at);
-        let may = self.b.ins().uload8(types::I32, flags, at, 0);
-        let poll = self.b.field(core::mem::offset_of!(CtaContext, poll));
+        let may = self
+            .b
+            .ins()
+            .uload8(types::I32, MemFlagsData::trusted(), at, 0);
+        let poll = self.b.field(offset_of!(CtaContext, poll));
         // Another thread may set it at any time.
-        let stop = self.b.ins().load(types::I32, flags, poll, 0);
+        let stop = self.b.load_own(types::I32, poll, 0);
         self.b.ins().icmp(IntCC::UnsignedGreaterThan, may, stop)
     }
 
     /// The lanes to enter of a gang.
     pub(in crate::lower) fn mask_to_enter(&mut self, idx: cl::Value) -> cl::Value {
-        let masks = self.b.field(core::mem::offset_of!(CtaContext, masks));
+        let masks = self.b.field(offset_of!(CtaContext, masks));
         let at = self.b.ins().uextend(types::I64, idx);
         let at = self.b.ins().ishl_imm_s(at, 2);
         let at = self.b.ins().iadd(masks, at);
-        self.b
-            .ins()
-            .load(types::I32, MemFlagsData::trusted(), at, 0)
+        self.b.load_own(types::I32, at, 0)
     }
 
     pub(in crate::lower) fn declare_gang(&mut self) {
@@ -139,7 +141,7 @@ impl Lower<'_, '_> {
         let shift = i64::from(self.b.lanes.trailing_zeros());
         let thread = self.b.ins().ishl_imm_s(idx, shift);
         self.b.def_var(thread_var, thread);
-        let slots = self.b.field(core::mem::offset_of!(CtaContext, slots));
+        let slots = self.b.field(offset_of!(CtaContext, slots));
         let size = i64::from(self.out.frame.size);
         let idx = self.b.ins().uextend(types::I64, idx);
         let at = match size.count_ones() {
@@ -172,9 +174,9 @@ impl Lower<'_, '_> {
 
     /// Records the lane for fault reports.
     pub(in crate::lower) fn note_lane(&mut self, bit: cl::Value) {
-        let at = core::mem::offset_of!(CtaContext, current_lane) as i32;
+        let at = offset_of!(CtaContext, current_lane) as i32;
         let cta = self.b.cta;
-        self.b.ins().store(MemFlagsData::trusted(), bit, cta, at);
+        self.b.store_own(bit, cta, at);
     }
 
     pub(in crate::lower) fn less_lowest(&mut self, bits: cl::Value) -> cl::Value {

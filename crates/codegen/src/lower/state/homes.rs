@@ -1,6 +1,6 @@
 //! Values that products of matrices keep in the frame.
 
-use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData};
+use cranelift_codegen::ir::{self as cl};
 use ptxjit_ir::{Block, Type, Value, ValueDef};
 use smallvec::SmallVec;
 
@@ -30,16 +30,15 @@ impl Lower<'_, '_> {
         let frame = self.gang_frame();
         for (i, &part) in parts.iter().enumerate() {
             let at = home as i32 + 16 * i as i32;
-            self.b.ins().store(MemFlagsData::trusted(), part, frame, at);
+            self.b.store_own(part, frame, at);
         }
     }
 
     pub(in crate::lower) fn load_home(&mut self, home: u32, ty: Type) -> Parts {
         let frame = self.gang_frame();
         let places = (0..self.b.n_parts(ty)).map(|i| home as i32 + 16 * i as i32);
-        let flags = MemFlagsData::trusted();
         places
-            .map(|at| self.b.ins().load(vector_type(ty), flags, frame, at))
+            .map(|at| self.b.load_own(vector_type(ty), frame, at))
             .collect()
     }
 

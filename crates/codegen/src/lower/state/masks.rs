@@ -72,6 +72,15 @@ impl Lower<'_, '_> {
         parts
     }
 
+    /// The masks of the running lanes, for vectors of `ty`.
+    pub(in crate::lower) fn masks_for(&mut self, ty: Type) -> Parts {
+        let masks = self.mask_vectors();
+        if ty != Type::B64 {
+            return masks;
+        }
+        self.b.widen_lanes(&masks)
+    }
+
     /// The lanes of the node being emitted as bits.
     pub(in crate::lower) fn mask_as_bits(&mut self) -> cl::Value {
         if let Some(bits) = self.mask.bits {

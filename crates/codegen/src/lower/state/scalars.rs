@@ -37,10 +37,8 @@ impl Lower<'_, '_> {
                     .unwrap_or_else(|| self.by_call(data, args))
             }
             InstData::Lop3 { lut, .. } => {
-                let x: SmallVec<[cl::Value; 3]> = args
-                    .iter()
-                    .map(|&arg| self.b.cast_scalar(arg, types::I32))
-                    .collect();
+                let x: SmallVec<[cl::Value; 3]> =
+                    self.b.each(args, |b, arg| b.cast_scalar(arg, types::I32));
                 self.b.lop3(lut, [x[0], x[1], x[2]])
             }
             InstData::Resize { op, from, to, .. } => {
@@ -145,7 +143,7 @@ impl Lower<'_, '_> {
 
     /// Whether most lanes run in the node being emitted.
     pub(in crate::lower) fn running(&self) -> Running {
-        if self.node.is_general {
+        if self.node.version.is_general {
             Running::Few
         } else {
             Running::Most
@@ -154,10 +152,8 @@ impl Lower<'_, '_> {
 
     /// The place of a variable: a constant in `.shared`, else a symbol.
     fn var_addr(&mut self, var: VarId, offset: i64) -> cl::Value {
-        if matches!(
-            (self.inputs.space_of)(var),
-            Space::Shared | Space::SharedCluster
-        ) {
+        let space = (self.inputs.space_of)(var);
+        if matches!(space, Space::Shared | Space::SharedCluster) {
             let at = self.inputs.shared.offsets.get(&var).copied().unwrap_or(0);
             return self.b.ins().iconst(types::I64, i64::from(at) + offset);
         }

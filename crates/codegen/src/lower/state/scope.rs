@@ -2,16 +2,15 @@
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, SourceLoc, types};
 use ptxjit_abi::SlowForm;
-use ptxjit_abi::warp_ops::WARP;
 use ptxjit_ir::{self as ir, Type, Value};
 use ptxjit_vectorize::Variability;
 
 use crate::decisions::Assumed;
 use crate::decisions::mask_classes::MaskClass;
 use crate::lower::{Available, Buffer, Lower, Mask};
-use crate::ops::{Parts, int_type};
+use crate::ops::{Emitter, Parts, int_type};
 
-impl Lower<'_, '_> {
+impl<'a> Lower<'a, '_> {
     /// A stack slot of one gang's lanes at 8 bytes each, for use within one instruction or one lane
     /// loop.
     pub(in crate::lower) fn buffer(&mut self, purpose: Buffer) -> cl::StackSlot {
@@ -30,16 +29,20 @@ impl Lower<'_, '_> {
         slot
     }
 
+    /// The address of such a slot.
+    pub(in crate::lower) fn buffer_address(&mut self, purpose: Buffer) -> cl::Value {
+        let slot = self.buffer(purpose);
+        self.b.ins().stack_addr(types::I64, slot, 0)
+    }
+
     pub(in crate::lower) fn loc(&mut self, loc: ir::SrcLoc) {
         self.node.loc = loc;
         self.b.set_srcloc(SourceLoc::new(loc.0));
     }
 
-    /// Quads that share a register in the end: code that handles a part of the gang at a time
-    /// handles this many.
+    /// See [`Decisions::strip`](crate::decisions::Decisions::strip).
     pub(in crate::lower) fn strip(&self) -> usize {
-        let quads = self.plan.gang.div_ceil(4) as usize;
-        (self.inputs.target.lanes_of_vector() / 4).min(quads)
+        self.decided.strip()
     }
 
     /// Notes that the instruction being emitted has no vector form.
@@ -73,35 +76,25 @@ impl Lower<'_, '_> {
         fast: impl FnOnce(&mut Self) -> Vec<cl::Value>,
         cold: impl FnOnce(&mut Self) -> Vec<cl::Value>,
     ) -> Vec<cl::Value> {
-        let (yes, no, join) = (
-            self.b.create_block(),
-            self.b.create_block(),
-            self.b.create_block(),
-        );
-        let params: Vec<cl::Value> = types
-            .iter()
-            .map(|&ty| self.b.append_block_param(join, ty))
-            .collect();
+        let [yes, no, join] = self.b.create_blocks();
+        let params = self.b.each(&types, |b, ty| b.append_block_param(join, ty));
         self.b.ins().brif(full, yes, &[], no, &[]);
         self.b.set_cold_block(no);
         self.b.switch_to_block(yes);
-        let values: Vec<cl::BlockArg> = self
-            .scoped(fast)
-            .into_iter()
-            .zip(&types)
-            .map(|(x, &ty)| self.b.cast_vector(x, ty).into())
-            .collect();
-        self.b.ins().jump(join, &values);
+        let values = self.scoped(fast);
+        self.jump_cast(join, &values, &types);
         self.b.switch_to_block(no);
         let values = self.in_cold_blocks(|lower| lower.scoped(cold));
-        let values: Vec<cl::BlockArg> = values
-            .into_iter()
-            .zip(&types)
-            .map(|(x, &ty)| self.b.cast_vector(x, ty).into())
-            .collect();
-        self.b.ins().jump(join, &values);
+        self.jump_cast(join, &values, &types);
         self.b.switch_to_block(join);
         params
+    }
+
+    /// Goes on to a block whose parameters have these types.
+    fn jump_cast(&mut self, to: cl::Block, values: &[cl::Value], types: &[cl::Type]) {
+        let cast = |b: &mut Emitter<'_>, x, ty| b.cast_vector(x, ty).into();
+        let args: Vec<cl::BlockArg> = self.b.each_of_two((values, types), cast);
+        self.b.ins().jump(to, &args);
     }
 
     /// Emits code that starts in a cold block: the blocks that it creates are cold, too. Otherwise
@@ -137,17 +130,10 @@ impl Lower<'_, '_> {
         new: &[cl::Value],
         old: &[cl::Value],
     ) -> Parts {
-        if ty != Type::B64 {
-            return (0..new.len())
-                .map(|i| self.b.choose(mask[i], new[i], old[i]))
-                .collect();
-        }
-        let wide: Vec<cl::Value> = mask
-            .iter()
-            .flat_map(|&mask| self.b.widen_mask(mask))
-            .collect();
+        let wide = (ty == Type::B64).then(|| self.b.widen_lanes(mask));
+        let mask = wide.as_deref().unwrap_or(mask);
         (0..new.len())
-            .map(|i| self.b.choose(wide[i], new[i], old[i]))
+            .map(|i| self.b.choose(mask[i], new[i], old[i]))
             .collect()
     }
 
@@ -157,10 +143,11 @@ impl Lower<'_, '_> {
     }
 
     /// What holds in the code being emitted.
-    pub(in crate::lower) fn assumed(&self) -> Assumed<'_> {
+    pub(in crate::lower) fn assumed(&self) -> Assumed<'a> {
         Assumed {
+            is_full: self.mask.is_full,
             one_lane: self.lane.active.is_some(),
-            affine_inputs: self.node.affine_inputs,
+            ..self.node.version
         }
     }
 
@@ -184,12 +171,9 @@ impl Lower<'_, '_> {
         purpose: Buffer,
         parts: &[cl::Value],
     ) -> cl::Value {
-        let slot = self.buffer(purpose);
-        let at = self.b.ins().stack_addr(types::I64, slot, 0);
+        let at = self.buffer_address(purpose);
         for (i, &part) in parts.iter().enumerate() {
-            self.b
-                .ins()
-                .store(cl::MemFlagsData::trusted(), part, at, 16 * i as i32);
+            self.b.store_own(part, at, 16 * i as i32);
         }
         at
     }
@@ -210,7 +194,7 @@ impl Lower<'_, '_> {
 
     /// The stride of an address within each quad, if it is known.
     pub(in crate::lower) fn quad_step(&mut self, value: Value) -> Option<i32> {
-        let runs_whole = self.b.lanes == WARP && self.lane.active.is_none();
-        runs_whole.then(|| self.decided.patterns.quad_step(value))?
+        let assumed = self.assumed();
+        self.decided.quad_step(value, assumed)
     }
 }

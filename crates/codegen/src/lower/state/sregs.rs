@@ -2,7 +2,7 @@
 
 use core::mem::offset_of;
 
-use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_abi::{CtaContext, RuntimeFns};
 use ptxjit_ir::{InstData, SpecialReg, Type};
 use ptxjit_vectorize::Variability;
@@ -41,9 +41,7 @@ impl Lower<'_, '_> {
             }
             SpecialReg::GridId => {
                 let (cta, at) = (self.b.cta, offset_of!(CtaContext, gridid) as i32);
-                self.b
-                    .ins()
-                    .load(types::I64, MemFlagsData::trusted(), cta, at)
+                self.b.load_own(types::I64, cta, at)
             }
             SpecialReg::IsExplicitCluster => {
                 let x = self.b.ctx32(offset_of!(CtaContext, is_explicit_cluster));
@@ -86,9 +84,9 @@ impl Lower<'_, '_> {
     fn tid(&mut self, axis: usize) -> Val {
         let reg = [SpecialReg::TidX, SpecialReg::TidY, SpecialReg::TidZ][axis];
         let table = [
-            core::mem::offset_of!(CtaContext, tid_x),
-            core::mem::offset_of!(CtaContext, tid_y),
-            core::mem::offset_of!(CtaContext, tid_z),
+            offset_of!(CtaContext, tid_x),
+            offset_of!(CtaContext, tid_y),
+            offset_of!(CtaContext, tid_z),
         ][axis];
         let thread = self.gang_thread();
         let variability = self.sreg_variability(reg);
@@ -103,9 +101,8 @@ impl Lower<'_, '_> {
         let at = self.b.ins().uextend(types::I64, thread);
         let at = self.b.ins().ishl_imm_s(at, 2);
         let at = self.b.ins().iadd(table, at);
-        let flags = MemFlagsData::trusted();
         let quads = self.b.quads() as i32;
-        let mut load = |ty, offset| self.b.ins().load(ty, flags, at, offset);
+        let mut load = |ty, offset| self.b.load_own(ty, at, offset);
         match variability {
             Variability::Varying => {
                 let parts = 0..quads;

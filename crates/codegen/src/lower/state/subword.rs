@@ -40,10 +40,7 @@ impl Lower<'_, '_> {
             } => {
                 let bits = self.mask_width([arg, arg]);
                 let masks = self.subword_mask(arg, bits);
-                masks
-                    .into_iter()
-                    .map(|mask| self.b.ins().bnot(mask))
-                    .collect()
+                self.b.each(&masks, |b, mask| b.ins().bnot(mask))
             }
             InstData::IntBinary {
                 op,
@@ -52,10 +49,8 @@ impl Lower<'_, '_> {
             } => {
                 let bits = self.mask_width(args);
                 let [x, y] = args.map(|arg| self.subword_mask(arg, bits));
-                x.into_iter()
-                    .zip(y)
-                    .map(|(x, y)| self.b.subword_binary(op, x, y))
-                    .collect()
+                self.b
+                    .each_of_two((&x, &y), |b, x, y| b.subword_binary(op, x, y))
             }
             InstData::IntUnary { op, ty, arg } => {
                 let parts = self.subword_parts(arg, ty);
@@ -126,10 +121,7 @@ impl Lower<'_, '_> {
                     return masks;
                 }
                 let one = self.b.subword_const(to, 1);
-                masks
-                    .into_iter()
-                    .map(|mask| self.b.ins().band(mask, one))
-                    .collect()
+                self.b.each(&masks, |b, mask| b.ins().band(mask, one))
             }
             (Type::B8, Type::B16) => {
                 let bytes = self.subword_parts(arg, from);
@@ -148,21 +140,12 @@ impl Lower<'_, '_> {
             (Type::B16, Type::B8) => {
                 let low = self.b.subword_const(Type::B16, 0xff);
                 let halves = self.subword_parts(arg, from);
-                let bytes: Parts = halves
-                    .into_iter()
-                    .map(|half| self.b.ins().band(half, low))
-                    .collect();
-                bytes
-                    .chunks(2)
-                    .map(|pair| self.b.ins().unarrow(pair[0], pair[1]))
-                    .collect()
+                let bytes: Parts = self.b.each(&halves, |b, half| b.ins().band(half, low));
+                self.b.each_pair(&bytes, |b, x, y| b.ins().unarrow(x, y))
             }
             _ => {
                 let quads = self.parts(arg);
-                let quads: Parts = quads
-                    .into_iter()
-                    .map(|quad| self.b.low_bits(quad, to))
-                    .collect();
+                let quads: Parts = self.b.each(&quads, |b, quad| b.low_bits(quad, to));
                 self.b.packed_to(&quads, to)
             }
         }
@@ -178,11 +161,10 @@ impl Lower<'_, '_> {
     fn subword_mask(&mut self, pred: Value, bits: u32) -> Parts {
         let masks = match self.available.subword.get(&pred) {
             Some(masks) => masks.clone(),
-            None => self
-                .mask_parts(pred)
-                .into_iter()
-                .map(|mask| self.b.cast_vector(mask, vector_type(Type::B32)))
-                .collect(),
+            None => {
+                let masks = self.mask_parts(pred);
+                self.b.cast_vectors(&masks, vector_type(Type::B32))
+            }
         };
         self.b.masks_of_width(masks, bits)
     }

@@ -1,6 +1,8 @@
 //! How the IR's values are held from definition to use: in the form that their variability says, in
 //! variables between nodes. Scalars are held in the register class that their definition suggests.
 
+use core::mem::offset_of;
+
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_abi::CtaContext;
@@ -96,21 +98,7 @@ impl Lower<'_, '_> {
 
     /// Records the result of an instruction; scalars may come in either register class.
     pub(in crate::lower) fn def(&mut self, value: ir::Value, val: Val) {
-        let val = match val {
-            Val::Uniform(x) => Val::Uniform(self.b.cast_scalar(x, self.scalar_type(value))),
-            Val::Affine(x, stride) => {
-                Val::Affine(self.b.cast_scalar(x, self.scalar_type(value)), stride)
-            }
-            Val::Varying(parts) => {
-                let ty = vector_type(self.func.ty(value));
-                Val::Varying(
-                    parts
-                        .into_iter()
-                        .map(|part| self.b.cast_vector(part, ty))
-                        .collect(),
-                )
-            }
-        };
+        let val = self.cast_val(value, val);
         self.available.splats.remove(&value);
         self.available.vals.insert(value, val.clone());
         if self.decided.residents.home(value).is_some() {
@@ -122,6 +110,19 @@ impl Lower<'_, '_> {
                 Variability::Uniform | Variability::Affine { .. } => val,
             };
             self.define_variables(value, &val);
+        }
+    }
+
+    /// What a value is held as, in the register class and the vectors in which it is held.
+    pub(super) fn cast_val(&mut self, value: ir::Value, val: Val) -> Val {
+        let scalar = self.scalar_type(value);
+        match val {
+            Val::Uniform(x) => Val::Uniform(self.b.cast_scalar(x, scalar)),
+            Val::Affine(x, stride) => Val::Affine(self.b.cast_scalar(x, scalar), stride),
+            Val::Varying(parts) => {
+                let ty = vector_type(self.func.ty(value));
+                Val::Varying(self.b.each(&parts, |b, part| b.cast_vector(part, ty)))
+            }
         }
     }
 
@@ -174,10 +175,7 @@ impl Lower<'_, '_> {
                 let splat = self.b.vconst(ty, bits);
                 SmallVec::from_elem(splat, self.b.n_parts(ty))
             }
-            Val::Uniform(x) => {
-                let splat = self.b.splat(ty, x);
-                SmallVec::from_elem(splat, self.b.n_parts(ty))
-            }
+            Val::Uniform(x) => self.b.splat_parts(ty, x),
             Val::Affine(base, stride) => match self.variability(value).may_wrap() {
                 None => self.b.affine_parts(ty, base, stride),
                 Some(may_wrap) => self.resolved_parts(base, stride, may_wrap),
@@ -200,8 +198,7 @@ impl Lower<'_, '_> {
             vec![vector_type(Type::B64); self.b.n_parts(Type::B64)],
             |lower| lower.b.affine_parts(Type::B64, base, stride).to_vec(),
             |lower| {
-                let slot = lower.buffer(Buffer::Addresses);
-                let buf = lower.b.ins().stack_addr(types::I64, slot, 0);
+                let buf = lower.buffer_address(Buffer::Addresses);
                 let zero = lower.b.ins().iconst(types::I64, 0);
                 lower.call_resolve_wrapped(base, stride, may_wrap, zero, buf);
                 lower.b.load_buffer(buf, Type::B64).to_vec()
@@ -226,7 +223,7 @@ impl Lower<'_, '_> {
             InstData::Load {
                 ty, addr, offset, ..
             } => {
-                let base = self.b.field(core::mem::offset_of!(CtaContext, params));
+                let base = self.b.field(offset_of!(CtaContext, params));
                 let at = self.scalar(addr);
                 let at = if self.b.func.dfg.value_type(at) == types::I64 {
                     at

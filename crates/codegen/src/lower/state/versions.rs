@@ -3,12 +3,11 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder};
-use ptxjit_ir::Type;
+use ptxjit_ir::{Type, Value};
 use ptxjit_vectorize::{AffineInputs, Variability};
-use smallvec::SmallVec;
 
 use crate::lower::Lower;
-use crate::ops::{Val, vector_type};
+use crate::ops::{Parts, Val, vector_type};
 
 impl Lower<'_, '_> {
     /// Emits code on a side path that runs only when all lanes do. What follows is for any lanes.
@@ -31,23 +30,9 @@ impl Lower<'_, '_> {
         let mut all: Option<cl::Value> = None;
         let mut held = Vec::new();
         for &(value, variability) in &affine_inputs.inputs {
-            let ty = self.func.ty(value);
             let parts = self.parts(value);
-            let first = self.b.extract(ty, &parts, 0);
-            let (val, affine) = match variability {
-                Variability::Affine { stride, .. } => (
-                    Val::Affine(first, stride),
-                    self.b.affine_parts(ty, first, stride),
-                ),
-                Variability::Uniform | Variability::Varying => {
-                    let splat = self.b.splat(ty, first);
-                    (
-                        Val::Uniform(first),
-                        SmallVec::from_elem(splat, self.b.n_parts(ty)),
-                    )
-                }
-            };
-            for (&part, &want) in parts.iter().zip(&affine) {
+            let (val, wanted) = self.speculated_parts(value, &parts, variability);
+            for (&part, &want) in parts.iter().zip(&wanted) {
                 let equal = self.b.ins().icmp(IntCC::Equal, part, want);
                 let equal = self.b.cast_vector(equal, vector_type(Type::B32));
                 all = Some(match all {
@@ -63,15 +48,25 @@ impl Lower<'_, '_> {
         self.b.ins().brif(all, go_on, &[], otherwise, &[]);
         self.b.switch_to_block(go_on);
         for (value, val) in held {
-            let val = match val {
-                Val::Uniform(x) => Val::Uniform(self.b.cast_scalar(x, self.scalar_type(value))),
-                Val::Affine(x, stride) => {
-                    Val::Affine(self.b.cast_scalar(x, self.scalar_type(value)), stride)
-                }
-                varying @ Val::Varying(_) => varying,
-            };
+            let val = self.cast_val(value, val);
             self.available.splats.remove(&value);
             self.available.vals.insert(value, val);
         }
+    }
+
+    /// A value in the form that was speculated, by its first lane, and what its vectors are then.
+    fn speculated_parts(
+        &mut self,
+        value: Value,
+        parts: &[cl::Value],
+        variability: Variability,
+    ) -> (Val, Parts) {
+        let ty = self.func.ty(value);
+        let first = self.b.extract(ty, parts, 0);
+        if let Variability::Affine { stride, .. } = variability {
+            let affine = self.b.affine_parts(ty, first, stride);
+            return (Val::Affine(first, stride), affine);
+        }
+        (Val::Uniform(first), self.b.splat_parts(ty, first))
     }
 }

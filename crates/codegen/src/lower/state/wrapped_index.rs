@@ -26,7 +26,7 @@ impl Lower<'_, '_> {
         };
         let first = self.scalar(extension.index);
         let wide = self.extended(&extension, first);
-        if self.node.is_proven && self.decided.cta_ranges.ranges[result] {
+        if self.node.version.is_proven && self.decided.cta_ranges.ranges[result] {
             return Some(wide);
         }
         let reach = stride * (self.b.lanes as i64 - 1);
