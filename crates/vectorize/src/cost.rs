@@ -27,6 +27,8 @@ pub(crate) const DEPTH_OF_STRIDE: u32 = 12;
 pub(crate) const DEPTH_OF_RANGE: u32 = 8;
 /// From a value to the parameter of its loop. Unrolled code adds up step by step.
 pub(crate) const DEPTH_OF_STEP: u32 = 24;
+/// Steps with more terms take longer to compute than they save.
+pub(crate) const MOST_TERMS_OF_STEP: usize = 16;
 
 // Masked loads.
 

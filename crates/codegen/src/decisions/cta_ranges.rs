@@ -138,6 +138,8 @@ pub(crate) struct Finder<'a> {
     counters: &'a Counters,
     /// Whether counters and values that meet have ranges, as far as that is known.
     known: RefCell<FxHashMap<Value, bool>>,
+    /// Forms so far: that of a value can depend on those of its operands.
+    forms: RefCell<FxHashMap<Value, Option<Form>>>,
 }
 
 impl<'a> Finder<'a> {
@@ -163,6 +165,7 @@ impl<'a> Finder<'a> {
             multiples,
             counters,
             known: RefCell::default(),
+            forms: RefCell::default(),
         }
     }
 

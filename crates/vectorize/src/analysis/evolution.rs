@@ -1,5 +1,6 @@
 //! Scalar evolution: how far a value moves in one iteration of a loop, or from one CTA to the next.
 
+use std::cell::RefCell;
 use std::ops::RangeInclusive;
 
 use cranelift_entity::SecondaryMap;
@@ -8,7 +9,7 @@ use ptxjit_ir::{
     SrcLoc, Type, Value, ValueDef,
 };
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::analysis::order::{Node, Order};
@@ -97,6 +98,17 @@ impl Step {
         }
     }
 
+    /// How many numbers and values the expression has.
+    fn n_terms(&self) -> usize {
+        match self {
+            Step::Const(_) | Step::Is(_) => 1,
+            Step::Sum(of) | Step::Difference(of) | Step::Product(of) => {
+                of.iter().map(Step::n_terms).sum()
+            }
+            Step::Resized(_, _, of) => of.n_terms(),
+        }
+    }
+
     /// Whether `is` holds for all values of the expression.
     pub(crate) fn all(&self, is: &impl Fn(Value) -> bool) -> bool {
         match self {
@@ -142,6 +154,30 @@ impl Step {
     }
 }
 
+/// Steps that were found, by how deep definitions are followed: where a value is both operands of
+/// another one, and that one both of the next, each would be asked for many times.
+#[derive(Default)]
+struct Known(RefCell<FxHashMap<(Value, u32), Option<Step>>>);
+
+impl Known {
+    /// A step that is known, or is found with one definition less to follow. Long ones are not
+    /// taken.
+    fn or_find(
+        &self,
+        value: Value,
+        depth: u32,
+        find: impl FnOnce(u32) -> Option<Step>,
+    ) -> Option<Step> {
+        let depth = depth.checked_sub(1)?;
+        if let Some(step) = self.0.borrow().get(&(value, depth)) {
+            return step.clone();
+        }
+        let step = find(depth).filter(|step| step.n_terms() <= cost::MOST_TERMS_OF_STEP);
+        self.0.borrow_mut().insert((value, depth), step.clone());
+        step
+    }
+}
+
 /// The steps of one loop's values.
 pub(crate) struct Steps<'a> {
     func: &'a Function,
@@ -169,17 +205,20 @@ impl<'a> CtaSteps<'a> {
     /// depends on memory that kernels write, or on a thread's control flow in another way in each
     /// CTA: so the operands of the step are available wherever the value is.
     pub(crate) fn of(&self, value: Value) -> Option<Step> {
-        self.step(value, cost::DEPTH_OF_STEP)
+        self.step(value, cost::DEPTH_OF_STEP, &Known::default())
+    }
+
+    fn step(&self, value: Value, depth: u32, known: &Known) -> Option<Step> {
+        known.or_find(value, depth, |depth| self.find_step(value, depth, known))
     }
 
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "others do not move, or have no step"
     )]
-    fn step(&self, value: Value, depth: u32) -> Option<Step> {
-        let depth = depth.checked_sub(1)?;
+    fn find_step(&self, value: Value, depth: u32, known: &Known) -> Option<Step> {
         let unmoved = || self.is_independent(value).then_some(Step::Const(0));
-        let step = |value: Value| self.step(value, depth);
+        let step = |value: Value| self.step(value, depth, known);
         let Some(data) = self.func.def_inst(value) else {
             return unmoved();
         };
@@ -295,7 +334,11 @@ impl<'a> Steps<'a> {
     /// The step of a value; `None` if the analysis cannot show that it moves by the same step in
     /// each iteration.
     pub(crate) fn of(&self, value: Value) -> Option<Step> {
-        self.step(value, cost::DEPTH_OF_STEP)
+        self.step(value, cost::DEPTH_OF_STEP, &Known::default())
+    }
+
+    fn step(&self, value: Value, depth: u32, known: &Known) -> Option<Step> {
+        known.or_find(value, depth, |depth| self.find_step(value, depth, known))
     }
 
     fn is_inside(&self, value: Value) -> bool {
@@ -306,21 +349,17 @@ impl<'a> Steps<'a> {
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "others have no known step")]
-    fn step(&self, value: Value, depth: u32) -> Option<Step> {
-        let depth = depth.checked_sub(1)?;
+    fn find_step(&self, value: Value, depth: u32, known: &Known) -> Option<Step> {
         if self.func.as_const(value).is_some() || !self.is_inside(value) {
             return Some(Step::Const(0));
         }
         if let ValueDef::Param(block, idx) = self.func.values[value].def {
-            return self.of_param(value, (block, idx), depth);
+            return self.of_param(value, (block, idx), depth, known);
         }
+        let step = |value: Value| self.step(value, depth, known);
         match *self.func.def_inst(value)? {
-            InstData::Resize { op, from, arg, .. } => {
-                Some(self.step(arg, depth)?.resized(op, from))
-            }
-            InstData::IntBinary { op, ty, args } => {
-                combined(self.func, op, ty, args, |value| self.step(value, depth))
-            }
+            InstData::Resize { op, from, arg, .. } => Some(step(arg)?.resized(op, from)),
+            InstData::IntBinary { op, ty, args } => combined(self.func, op, ty, args, step),
             _ => None,
         }
     }
@@ -335,12 +374,18 @@ impl<'a> Steps<'a> {
         })
     }
 
-    fn of_param(&self, param: Value, place: (Block, u32), depth: u32) -> Option<Step> {
+    fn of_param(
+        &self,
+        param: Value,
+        place: (Block, u32),
+        depth: u32,
+        known: &Known,
+    ) -> Option<Step> {
         let mut steps = self.passed(place).map(|arg| {
             if place.0 == self.around.header {
                 self.distance(param, arg, depth)
             } else {
-                self.step(arg, depth)
+                self.step(arg, depth, known)
             }
         });
         let first = steps.next()??;

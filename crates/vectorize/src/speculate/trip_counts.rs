@@ -23,6 +23,8 @@ use ptxjit_ir::{
     Value,
 };
 
+use rustc_hash::FxHashSet;
+
 use crate::analysis::divergence::Divergence;
 use crate::analysis::progress;
 use crate::analysis::variability::Variability;
@@ -151,8 +153,9 @@ impl Finder<'_> {
         }
         // From the branch's condition back to its operands.
         let mut work = vec![cond];
+        let mut seen = FxHashSet::default();
         while let Some(value) = work.pop() {
-            let maker = self.func.maker(value);
+            let maker = self.func.maker(value).filter(|&inst| seen.insert(inst));
             let Some(inst) = maker.filter(|inst| data.insts.contains(inst)) else {
                 continue;
             };

@@ -54,8 +54,17 @@ impl Finder<'_> {
     }
 
     /// `None` if the range cannot be computed.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "others are not monotone")]
     pub(crate) fn form(&self, value: Value) -> Option<Form> {
+        if let Some(&form) = self.forms.borrow().get(&value) {
+            return form;
+        }
+        let form = self.find_form(value);
+        self.forms.borrow_mut().insert(value, form);
+        form
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others are not monotone")]
+    fn find_form(&self, value: Value) -> Option<Form> {
         if self.func.as_const(value).is_some() || self.is_uniform[value] {
             return Some(Form::Uniform);
         }
