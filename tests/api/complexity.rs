@@ -41,6 +41,67 @@ fn gangs_run_what_is_not_too_complex() {
     assert_eq!((prepared.gang(), prepared.narrowed()), (32, None));
 }
 
+/// A kernel that combines a number with itself, or with the one before, over and over, and accesses
+/// memory at the result.
+fn chain(device: &Device, first: &str, op: &str, n: u32) -> Kernel {
+    let step = |i: u32| format!("{op} %r{}, %r{i}, %r{};\n", i + 1, i - (i + 1) % 2);
+    let steps: String = (1..n).map(step).collect();
+    let text = format!(
+        ".version 8.0\n.target sm_80\n.address_size 64
+.visible .entry chain(.param .u64 data, .param .u32 n)
+{{
+    .reg .pred %p1;
+    .reg .b32 %r<{n}>, %at, %tid, %r{n};
+    .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [data];
+    ld.param.u32 %r0, [n];
+    mov.u32 %tid, %tid.x;
+    {first}
+    {steps}
+    add.u32 %at, %r{n}, %tid;
+    setp.lt.s32 %p1, %at, %r{n};
+    @%p1 bra DONE;
+    and.b32 %at, %at, 31;
+    mul.wide.u32 %rd2, %at, 4;
+    add.u64 %rd3, %rd1, %rd2;
+    atom.global.add.u32 %at, [%rd3], %r{n};
+DONE:
+    ret;
+}}"
+    );
+    let module = Module::from_source(device, "chain.ptx", text).unwrap();
+    module.only_kernel().unwrap()
+}
+
+#[test]
+fn operands_that_are_shared_again_and_again_are_looked_at_once() {
+    let device = Device::new().unwrap();
+    let firsts = ["mov.u32 %r1, %r0;", "mad.lo.u32 %r1, %r0, 4, %tid;"];
+    let ops = [
+        "add.u32",
+        "mul.lo.u32",
+        "and.b32",
+        "or.b32",
+        "xor.b32",
+        "min.s32",
+        "max.u32",
+    ];
+    for (first, op) in firsts.iter().flat_map(|first| ops.map(|op| (first, op))) {
+        let kernel = chain(&device, first, op, 60);
+        let run = |engine, gang| {
+            let data = device.alloc_from(&[0u32; 32]).unwrap();
+            let launch = kernel.launch().block(32).gang(gang).eager(true);
+            let launch = launch.engine(engine).arg(&data).arg(3u32);
+            launch.run().unwrap();
+            data.read().unwrap()
+        };
+        let expected = run(Engine::Interp, 1);
+        for gang in [4, 16, 32] {
+            assert_eq!(run(Engine::Jit, gang), expected, "{first} {op} {gang}");
+        }
+    }
+}
+
 #[test]
 fn the_time_limit_covers_compilation() {
     let device = Device::new().unwrap();

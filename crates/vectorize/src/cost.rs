@@ -25,6 +25,8 @@ pub(crate) const DEPTH_OF_INDEX: u32 = 6;
 pub(crate) const DEPTH_OF_STRIDE: u32 = 12;
 /// To values with known bounds.
 pub(crate) const DEPTH_OF_RANGE: u32 = 8;
+/// To the powers of two among the terms of sums of products.
+pub(crate) const DEPTH_OF_MULTIPLE: u32 = 16;
 /// From a value to the parameter of its loop. Unrolled code adds up step by step.
 pub(crate) const DEPTH_OF_STEP: u32 = 24;
 /// Steps with more terms take longer to compute than they save.

@@ -3,8 +3,7 @@
 use ptxjit_ir::{Function, InstData, IntBinaryOp, SpecialReg, Value};
 use rustc_hash::FxHashMap;
 
-/// Definitions are followed this deep: a sum of sums may be longer than the stack is deep.
-const DEPTH: u32 = 16;
+use crate::cost;
 
 /// What a uniform value is known to be a multiple of, as log2; `of_row` is that of `%ntid.x`.
 pub(crate) fn trailing_zeros(func: &Function, value: Value, of_row: u8) -> u8 {
@@ -13,7 +12,7 @@ pub(crate) fn trailing_zeros(func: &Function, value: Value, of_row: u8) -> u8 {
         of_row,
         known: FxHashMap::default(),
     };
-    finder.zeros(value, DEPTH)
+    finder.zeros(value, cost::DEPTH_OF_MULTIPLE)
 }
 
 struct Finder<'a> {
