@@ -51,14 +51,14 @@ fn chain(device: &Device, first: &str, op: &str, n: u32) -> Kernel {
 .visible .entry chain(.param .u64 data, .param .u32 n)
 {{
     .reg .pred %p1;
-    .reg .b32 %r<{n}>, %at, %tid, %r{n};
+    .reg .b32 %r<{n}>, %at, %own, %r{n};
     .reg .b64 %rd<4>;
     ld.param.u64 %rd1, [data];
     ld.param.u32 %r0, [n];
-    mov.u32 %tid, %tid.x;
+    mov.u32 %own, %tid.x;
     {first}
     {steps}
-    add.u32 %at, %r{n}, %tid;
+    add.u32 %at, %r{n}, %own;
     setp.lt.s32 %p1, %at, %r{n};
     @%p1 bra DONE;
     and.b32 %at, %at, 31;
@@ -76,7 +76,7 @@ DONE:
 #[test]
 fn operands_that_are_shared_again_and_again_are_looked_at_once() {
     let device = Device::new().unwrap();
-    let firsts = ["mov.u32 %r1, %r0;", "mad.lo.u32 %r1, %r0, 4, %tid;"];
+    let firsts = ["mov.u32 %r1, %r0;", "mad.lo.u32 %r1, %r0, 4, %own;"];
     let ops = [
         "add.u32",
         "mul.lo.u32",
