@@ -231,7 +231,7 @@ impl Finder<'_> {
             IntBinaryOp::Srem | IntBinaryOp::Sdiv => Some(ty.signed(bound).unsigned_abs()),
             IntBinaryOp::Ushr | IntBinaryOp::Sshr => 1u64.checked_shl(bound as u32),
             IntBinaryOp::Or | IntBinaryOp::Xor => 1u64.checked_shl(bound.trailing_zeros()),
-            IntBinaryOp::And if bound & 1 == 0 => Some(1 << bound.trailing_zeros()),
+            IntBinaryOp::And if bound & 1 == 0 => 1u64.checked_shl(bound.trailing_zeros()),
             IntBinaryOp::And => Some(bound & ty.mask()).and_then(|mask| mask.checked_add(1)),
             _ => None,
         }
