@@ -325,15 +325,13 @@ impl<'a> Graph<'a> {
     }
 
     fn in_order(&self) -> Vec<Step> {
-        (0..self.roles.len())
-            .map(|at| {
-                if let InstData::Load { .. } = self.data(at) {
-                    Step::Load(self.run.insts[at])
-                } else {
-                    Step::Pure(self.run.insts[at])
-                }
-            })
-            .collect()
+        let is_load = |at: usize| matches!(self.data(at), InstData::Load { .. });
+        let insts = self.run.insts.iter().enumerate();
+        let step = |(at, &inst): (usize, &Inst)| match is_load(at) {
+            true => Step::Load(inst),
+            false => Step::Pure(inst),
+        };
+        insts.map(step).collect()
     }
 
     fn steps(&self, groups: &[Vec<usize>]) -> Vec<Step> {

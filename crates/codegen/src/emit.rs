@@ -37,14 +37,8 @@ impl Emit<'_> {
 
     pub(crate) fn add(&mut self, base: Value, bytes: i64) -> Value {
         let bytes = self.constant(Type::B64, bytes as u64);
-        self.value(
-            InstData::IntBinary {
-                op: IntBinaryOp::Add,
-                ty: Type::B64,
-                args: [base, bytes],
-            },
-            Type::B64,
-        )
+        let sum = InstData::binary(IntBinaryOp::Add, Type::B64, [base, bytes]);
+        self.value(sum, Type::B64)
     }
 
     /// A predicate in memory is a byte.

@@ -509,12 +509,11 @@ fn join_exits(func: &mut Function) {
 fn drop_unreachable(func: &mut Function, entries: &[Block]) {
     let reachable = order::reachable(func, &[&[func.entry], entries].concat());
     let reachable: FxHashSet<Block> = reachable.into_iter().collect();
-    for (block, data) in func.blocks.iter_mut() {
-        if !reachable.contains(&block) {
-            data.insts.clear();
-            data.params.clear();
-            data.term = Terminator::Exit;
-        }
+    let others = func.blocks.iter_mut();
+    for (_, data) in others.filter(|(block, _)| !reachable.contains(block)) {
+        data.insts.clear();
+        data.params.clear();
+        data.term = Terminator::Exit;
     }
 }
 

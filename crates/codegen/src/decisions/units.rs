@@ -251,15 +251,15 @@ impl<'a> Decisions<'a> {
 
     /// Whether a load and the store behind it are a copy whose lanes are scattered on both sides.
     fn is_copied_by_lane(&mut self, load: Inst, store: Inst, assumed: Assumed<'_>) -> bool {
-        if self.plan.gang == 1 || assumed.one_lane || !self.copies.contains(load) {
-            return false;
-        }
-        [load, store].into_iter().all(|inst| {
-            let access = self.func.insts[inst].data.access();
-            let access = access.expect("a copy is a load and a store");
-            self.variability(access.addr, assumed) == Variability::Varying
-                && !self.is_speculated_contiguous(access, assumed)
-        })
+        let is_copy = self.plan.gang > 1 && !assumed.one_lane && self.copies.contains(load);
+        let mut both = [load, store].into_iter();
+        is_copy
+            && both.all(|inst| {
+                let access = self.func.insts[inst].data.access();
+                let access = access.expect("a copy is a load and a store");
+                self.variability(access.addr, assumed) == Variability::Varying
+                    && !self.is_speculated_contiguous(access, assumed)
+            })
     }
 }
 

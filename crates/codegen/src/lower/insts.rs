@@ -54,11 +54,16 @@ impl<'a> Lower<'a, '_> {
         self.emit_early(block, &early);
         self.loc(self.func.blocks[block].term_loc);
         if self.take_decided(pos, block) {
-            let mut units = Vec::new();
-            self.decided.in_order(&late, self.assumed(), &mut units);
-            self.emit_units(&units);
+            self.emit_late(&late);
         }
         self.emit_terminator(pos, block);
+    }
+
+    /// Emits what only a branch needs that is not decided for the CTA.
+    fn emit_late(&mut self, insts: &[Inst]) {
+        let mut units = Vec::new();
+        self.decided.in_order(insts, self.assumed(), &mut units);
+        self.emit_units(&units);
     }
 
     /// Emits instructions of a block that come after those that are done.

@@ -141,15 +141,13 @@ impl Emitter<'_> {
     /// The address of offset 0 of a window (of the first lane's for `.local`), or nothing for
     /// spaces without.
     pub(crate) fn window(&self, space: Space) -> Option<cl::Value> {
-        match space {
-            Space::Generic | Space::Global => None,
-            Space::Shared | Space::SharedCluster => {
-                Some(self.field(offset_of!(CtaContext, shared_base)))
-            }
-            Space::Const => Some(self.field(offset_of!(CtaContext, const_base))),
-            Space::Param => Some(self.field(offset_of!(CtaContext, params))),
-            Space::Local => None,
-        }
+        let field = match space {
+            Space::Generic | Space::Global | Space::Local => return None,
+            Space::Shared | Space::SharedCluster => offset_of!(CtaContext, shared_base),
+            Space::Const => offset_of!(CtaContext, const_base),
+            Space::Param => offset_of!(CtaContext, params),
+        };
+        Some(self.field(field))
     }
 
     /// The window base that `cvta` adds.

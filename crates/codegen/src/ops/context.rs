@@ -63,13 +63,8 @@ impl Emitter<'_> {
         self.fields[&offset]
     }
     pub(crate) fn ctx32(&mut self, offset: usize) -> cl::Value {
-        let cta = self.cta;
-        self.ins().load(
-            types::I32,
-            MemFlagsData::trusted().with_can_move(),
-            cta,
-            offset as i32,
-        )
+        let (cta, flags) = (self.cta, MemFlagsData::trusted().with_can_move());
+        self.ins().load(types::I32, flags, cta, offset as i32)
     }
 
     pub(crate) fn u32_const(&mut self, x: i64) -> cl::Value {
@@ -132,11 +127,7 @@ impl Emitter<'_> {
             symbols.len() - 1
         });
         let table = self.field(offset_of!(CtaContext, symbols));
-        self.ins().load(
-            types::I64,
-            MemFlagsData::trusted().with_can_move(),
-            table,
-            8 * idx as i32,
-        )
+        let flags = MemFlagsData::trusted().with_can_move();
+        self.ins().load(types::I64, flags, table, 8 * idx as i32)
     }
 }

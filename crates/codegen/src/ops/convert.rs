@@ -37,15 +37,11 @@ fn is_plain(cvt: &Convert) -> bool {
 
 /// How an integer-to-integer conversion without saturation changes the width.
 fn int_resize(cvt: &Convert) -> Option<ResizeOp> {
-    if !(cvt.from.is_int() && cvt.to.is_int()) || cvt.sat {
-        return None;
-    }
-    Some(if cvt.to.ty() <= cvt.from.ty() {
-        ResizeOp::Trunc
-    } else if cvt.from.is_signed_int() {
-        ResizeOp::Sext
-    } else {
-        ResizeOp::Uext
+    let is_resize = cvt.from.is_int() && cvt.to.is_int() && !cvt.sat;
+    is_resize.then_some(match cvt.from.is_signed_int() {
+        _ if cvt.to.ty() <= cvt.from.ty() => ResizeOp::Trunc,
+        true => ResizeOp::Sext,
+        false => ResizeOp::Uext,
     })
 }
 

@@ -388,11 +388,8 @@ impl Emitter<'_> {
             return Quad::from_elem(self.ins().fpromote(types::F64, x), 1);
         }
         let low = self.ins().fvpromote_low(x);
-        let high = self.shuffle(
-            x,
-            x,
-            [8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15],
-        );
+        let upper = [8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15];
+        let high = self.shuffle(x, x, upper);
         let high = self.cast_vector(high, types::F32X4);
         [low, self.ins().fvpromote_low(high)].into_iter().collect()
     }

@@ -7,15 +7,8 @@ use ptxjit_ir::{CompareOp, IntBinaryOp, IntUnaryOp, ResizeOp, Type};
 use super::{Emitter, Quad, condition};
 
 fn is_signed(op: CompareOp) -> bool {
-    match op {
-        CompareOp::Slt | CompareOp::Sle | CompareOp::Sgt | CompareOp::Sge => true,
-        CompareOp::Eq
-        | CompareOp::Ne
-        | CompareOp::Ult
-        | CompareOp::Ule
-        | CompareOp::Ugt
-        | CompareOp::Uge => false,
-    }
+    use CompareOp::{Sge, Sgt, Sle, Slt};
+    matches!(op, Slt | Sle | Sgt | Sge)
 }
 
 fn signed_condition(op: CompareOp) -> IntCC {

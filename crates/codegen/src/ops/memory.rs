@@ -76,6 +76,16 @@ impl Words {
     }
 }
 
+/// Appends to each column its part.
+pub(crate) fn push_each<C: Extend<cl::Value>>(
+    columns: &mut [C],
+    parts: impl IntoIterator<Item = cl::Value>,
+) {
+    for (column, part) in columns.iter_mut().zip(parts) {
+        column.extend([part]);
+    }
+}
+
 impl Emitter<'_> {
     /// Loads from memory of our own, which is mapped and aligned.
     pub(crate) fn load_own(&mut self, ty: cl::Type, at: cl::Value, offset: i32) -> cl::Value {
@@ -85,6 +95,13 @@ impl Emitter<'_> {
     /// Stores to memory of our own, which is mapped and aligned.
     pub(crate) fn store_own(&mut self, x: cl::Value, at: cl::Value, offset: i32) {
         self.ins().store(MemFlagsData::trusted(), x, at, offset);
+    }
+
+    /// Stores vectors side by side to memory of our own.
+    pub(crate) fn store_own_vectors(&mut self, vectors: &[cl::Value], at: cl::Value, offset: i32) {
+        for (i, &vector) in vectors.iter().enumerate() {
+            self.store_own(vector, at, offset + 16 * i as i32);
+        }
     }
 
     /// Loads from device memory.
@@ -139,10 +156,9 @@ impl Emitter<'_> {
 
     /// First and second words of the pairs in two vectors.
     pub(crate) fn unzip(&mut self, ty: Type, x: cl::Value, y: cl::Value) -> [cl::Value; 2] {
-        let lanes = if ty == Type::B64 {
-            [[0, 1, 4, 5], [2, 3, 6, 7]]
-        } else {
-            [[0, 2, 4, 6], [1, 3, 5, 7]]
+        let lanes = match ty == Type::B64 {
+            true => [[0, 1, 4, 5], [2, 3, 6, 7]],
+            false => [[0, 2, 4, 6], [1, 3, 5, 7]],
         };
         lanes.map(|lanes| {
             let words = self.shuffle32(x, y, lanes);
@@ -210,7 +226,7 @@ impl Emitter<'_> {
         if rest == 0 {
             return [first; 2];
         }
-        let (at, offset) = self.plus_or_offset(at, rest, offset);
+        let (at, offset) = self.farther(at, rest, offset);
         [first, self.load_vector(width, at, offset)]
     }
 
@@ -273,9 +289,7 @@ impl Emitter<'_> {
             let first = offset + 64 * q as i32;
             let row = |i: i32| self.load_device(types::I32X4, at, first + 16 * i);
             let rows = [0, 1, 2, 3].map(row);
-            for (column, part) in columns.iter_mut().zip(self.transpose4(rows)) {
-                column.push(part);
-            }
+            push_each(&mut columns, self.transpose4(rows));
         }
         columns.concat()
     }
@@ -286,25 +300,18 @@ impl Emitter<'_> {
         for part in 0..self.n_parts(ty) {
             let first = offset + 32 * part as i32;
             let [x, y] = [0, 16].map(|next| self.load_device(vector_type(ty), at, first + next));
-            let [even, odd] = self.unzip(ty, x, y);
-            columns[0].push(even);
-            columns[1].push(odd);
+            push_each(&mut columns, self.unzip(ty, x, y));
         }
         columns.concat()
     }
 
     /// A lane's address as base and immediate where it fits.
     pub(crate) fn strided_lane(&mut self, lanes: Strided, lane: usize) -> (cl::Value, i32) {
-        self.plus_or_offset(lanes.at, lanes.stride * lane as i64, lanes.offset)
+        self.farther(lanes.at, lanes.stride * lane as i64, lanes.offset)
     }
 
     /// An address some bytes on, in its offset where these fit.
-    pub(crate) fn plus_or_offset(
-        &mut self,
-        at: cl::Value,
-        bytes: i64,
-        offset: i32,
-    ) -> (cl::Value, i32) {
+    pub(crate) fn farther(&mut self, at: cl::Value, bytes: i64, offset: i32) -> (cl::Value, i32) {
         match i32::try_from(bytes + i64::from(offset)) {
             Ok(offset) => (at, offset),
             Err(_) => (self.ins().iadd_imm_s(at, bytes), offset),
@@ -334,10 +341,7 @@ impl Emitter<'_> {
             match (ty, n) {
                 (Type::B32, 2) => {
                     let (x, y) = (vector(0), vector(1));
-                    let transposed = self.unzip(ty, x, y);
-                    for (column, part) in columns.iter_mut().zip(transposed) {
-                        column.push(part);
-                    }
+                    push_each(&mut columns, self.unzip(ty, x, y));
                 }
                 (Type::B64, _) => columns[0].extend([vector(0), vector(1)]),
                 _ => columns[0].push(vector(0)),

@@ -51,7 +51,7 @@ pub(crate) use context::WINDOW;
 pub(crate) use divide::SHOW_INT;
 pub(crate) use int::condition;
 pub(crate) use masks::Lanes;
-pub(crate) use memory::{Strided, Words, device, small_stride_width};
+pub(crate) use memory::{Strided, Words, device, push_each, small_stride_width};
 pub(crate) use packing::words;
 pub(crate) use subword::subword_type;
 pub(crate) use updates::{Rmw, is_integer};

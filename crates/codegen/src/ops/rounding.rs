@@ -336,11 +336,8 @@ impl Emitter<'_> {
             return self.ins().fdemote(types::F32, x[0]);
         }
         let [low, high] = [x[0], x[1]].map(|x| self.ins().fvdemote(x));
-        let both = self.shuffle(
-            low,
-            high,
-            [0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23],
-        );
+        let halves = [0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23];
+        let both = self.shuffle(low, high, halves);
         self.cast_vector(both, types::F32X4)
     }
 

@@ -177,6 +177,9 @@ impl Narrowing {
     }
 }
 
+/// 2^-127 as a `bf16`.
+const LEAST_OF_UE8M0: u64 = 0x40;
+
 impl Emitter<'_> {
     /// A conversion of f32 to a narrow format, with random bits for `.rs`.
     pub(crate) fn narrow_f32(
@@ -206,10 +209,8 @@ impl Emitter<'_> {
         let cvt = Convert::new(NumFmt::F32, fmt.num());
         let format = Format::of(cvt.to).expect("halves are narrow formats");
         let x = self.as_float(F32, x);
-        let how = Narrowing {
-            flush_result: flush,
-            ..Narrowing::of(format, &cvt)
-        };
+        let mut how = Narrowing::of(format, &cvt);
+        how.flush_result = flush;
         let code = self.narrowed(&how, x);
         self.in_type(Type::B16, code)
     }
@@ -455,11 +456,9 @@ impl Emitter<'_> {
     }
 
     fn ue8m0_to_bf16(&mut self, word: cl::Value) -> cl::Value {
-        /// 2^-127.
-        const LEAST: u64 = 0x40;
         let normal = self.ins().ishl_imm_s(word, 7);
         let is_normal = self.above(word, 0);
-        let least = self.word(word, LEAST);
+        let least = self.word(word, LEAST_OF_UE8M0);
         let code = self.pick(is_normal, normal, least);
         let is_nan = self.above(word, 0xfe);
         let nan = self.word(word, HALF_NAN);

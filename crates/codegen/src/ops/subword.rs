@@ -68,13 +68,9 @@ impl Emitter<'_> {
     }
 
     pub(crate) fn subword_const(&mut self, ty: Type, bits: u64) -> cl::Value {
-        let bytes = if ty == Type::B8 {
-            vec![bits as u8; 16]
-        } else {
-            [bits as u16; 8]
-                .iter()
-                .flat_map(|half| half.to_le_bytes())
-                .collect()
+        let bytes = match ty == Type::B8 {
+            true => vec![bits as u8; 16],
+            false => (bits as u16).to_le_bytes().repeat(8),
         };
         self.vconst_bytes(subword_type(ty), &bytes)
     }
@@ -197,7 +193,7 @@ impl Emitter<'_> {
             let (at, offset) = self.strided_lane(lanes, i * (VECTOR / size) as usize);
             let mut picked = None;
             for (number, &start) in starts.iter().enumerate() {
-                let (at, offset) = self.plus_or_offset(at, start, offset);
+                let (at, offset) = self.farther(at, start, offset);
                 let load = self.load_device(types::I8X16, at, offset);
                 let lanes = std::array::from_fn(|byte| match place(byte) {
                     (0, at) if number == 1 => at,

@@ -6,6 +6,7 @@
 //! nothing.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
+use cranelift_frontend::Variable;
 use ptxjit_ir::Type;
 use smallvec::SmallVec;
 
@@ -135,6 +136,12 @@ impl Emitter<'_> {
     pub(crate) fn vconst_bytes(&mut self, ty: cl::Type, bytes: &[u8]) -> cl::Value {
         let constant = self.func.dfg.constants.insert(bytes.into());
         self.ins().vconst(ty, constant)
+    }
+
+    /// Assigns variables.
+    pub(crate) fn def_vars(&mut self, vars: &[Variable], values: &[cl::Value]) {
+        let pairs = vars.iter().zip(values);
+        pairs.for_each(|(&var, &value)| self.def_var(var, value));
     }
 
     /// Spreads a scalar over all lanes.

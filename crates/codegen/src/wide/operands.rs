@@ -262,12 +262,8 @@ mod tests {
         let mut code = before.to_vec();
         code.resize(0x200, 0);
         code.extend(constant.repeat(8));
-        block(
-            &mut code,
-            0,
-            before.len(),
-            &mut InstructionInfoFactory::new(),
-        );
+        let mut infos = InstructionInfoFactory::new();
+        block(&mut code, 0, before.len(), &mut infos);
         assert_eq!(code[..before.len()], *after);
     }
 

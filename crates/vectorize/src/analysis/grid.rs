@@ -94,14 +94,8 @@ mod tests {
 
     fn sreg(b: &mut Build<'_>, sreg: SpecialReg) -> Value {
         let word = b.b.ins(InstData::Sreg { sreg }, B32);
-        let op = ptxjit_ir::ResizeOp::Sext;
-        let data = InstData::Resize {
-            op,
-            from: B32,
-            to: B64,
-            arg: word,
-        };
-        b.b.ins(data, B64)
+        let (op, from, to, arg) = (ptxjit_ir::ResizeOp::Sext, B32, B64, word);
+        b.b.ins(InstData::Resize { op, from, to, arg }, B64)
     }
 
     /// A loop that loads from `b`, at an address that moves with the loop, and from the addresses

@@ -187,8 +187,7 @@ impl<'a> Search<'a> {
         };
         let before = self.arrived.entry(next).or_default();
         let after = before.with(taken);
-        if *before != after {
-            *before = after;
+        if std::mem::replace(before, after) != after {
             self.work.push(next);
         }
     }

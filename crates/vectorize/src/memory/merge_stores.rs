@@ -45,11 +45,10 @@ impl Place {
             Space::Generic | Space::Global | Space::Local | Space::Const | Space::Param => space,
         };
         let (mine, theirs) = (kind(self.space), kind(other.space));
-        if mine != theirs && ![mine, theirs].contains(&Space::Generic) {
-            return false;
-        }
+        let may_meet = mine == theirs || [mine, theirs].contains(&Space::Generic);
         let ends_before = |a: &Place, b: &Place| a.from + a.bytes <= b.from;
-        self.root != other.root || !ends_before(self, other) && !ends_before(other, self)
+        let is_before = ends_before(self, other) || ends_before(other, self);
+        may_meet && (self.root != other.root || !is_before)
     }
 }
 

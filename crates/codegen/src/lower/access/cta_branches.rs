@@ -16,7 +16,7 @@ const FEWEST_GANGS: i64 = 2;
 impl Lower<'_, '_> {
     /// Emits the tests whether all threads of the CTA take the branches as expected: a bit for
     /// each, from bit 1 on. Ranges tell only if they hold the values.
-    pub(in crate::lower) fn emit_cta_branches(
+    pub(super) fn emit_cta_branches(
         &mut self,
         n_gangs: cl::Value,
         is_exact: cl::Value,
@@ -55,7 +55,7 @@ impl Lower<'_, '_> {
     }
 
     /// Requires of what a condition compares that ranges hold the values.
-    pub(in crate::lower) fn ranges_of_condition(&mut self, cond: Value, proof: &mut Proof<'_>) {
+    pub(super) fn ranges_of_condition(&mut self, cond: Value, proof: &mut Proof<'_>) {
         let args = match proof
             .finder
             .condition(cond)

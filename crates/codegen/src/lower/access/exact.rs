@@ -147,11 +147,8 @@ impl Lower<'_, '_> {
         let bits = self.mask_as_bits_or_one();
         let origin = self.b.field(offset_of!(CtaContext, map_origin));
         let found = self.buffer_address(Buffer::Found);
-        let stub = Stub::Lookup {
-            size: exact.bytes,
-            write: exact.writes(),
-        };
-        self.call(stub, &[addrs, bits, origin, found]);
+        let (size, write) = (exact.bytes, exact.writes());
+        self.call(Stub::Lookup { size, write }, &[addrs, bits, origin, found]);
         self.b.load_own(types::I32, found, 0)
     }
 

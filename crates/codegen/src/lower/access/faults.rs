@@ -181,12 +181,17 @@ impl Lower<'_, '_> {
             self.emit_lanes_exit(lanes);
         }
         if let Some(known) = self.emitted.exits.known {
-            let (site, bits) = self.enter_exit(known);
-            let addr = self.b.block_params(known)[2];
-            self.record_fault(site, bits, addr);
-            let one = self.b.ins().iconst(types::I32, 1);
-            self.b.ins().return_(&[one]);
+            self.emit_known_exit(known);
         }
+    }
+
+    /// Returns to the runtime with what is known.
+    fn emit_known_exit(&mut self, known: cl::Block) {
+        let (site, bits) = self.enter_exit(known);
+        let addr = self.b.block_params(known)[2];
+        self.record_fault(site, bits, addr);
+        let one = self.b.ins().iconst(types::I32, 1);
+        self.b.ins().return_(&[one]);
     }
 
     /// The lanes' addresses go to the first buffer.

@@ -66,6 +66,9 @@ impl Form<'_> {
     }
 }
 
+/// One way to access lanes at a constant stride.
+type Way<L> = fn(&mut L, Form<'_>, Strided) -> Vec<cl::Value>;
+
 impl Lower<'_, '_> {
     /// The types of the vectors that a load returns.
     pub(super) fn types_of_form(&self, form: Form<'_>) -> Vec<cl::Type> {
@@ -81,13 +84,26 @@ impl Lower<'_, '_> {
         match self.unless_full() {
             None => self.access_whole(form, lanes),
             Some(_) if self.node.version.is_general => self.access_running(form, lanes),
-            Some(full) => self.either(
+            Some(full) => self.access_either(
                 full,
-                self.types_of_form(form),
-                |lower| lower.access_whole(form, lanes),
-                |lower| lower.access_running(form, lanes),
+                form,
+                lanes,
+                [Self::access_whole, Self::access_running],
             ),
         }
+    }
+
+    /// Accesses lanes in the first way if a condition holds, else in the second.
+    fn access_either(
+        &mut self,
+        cond: cl::Value,
+        form: Form<'_>,
+        lanes: Strided,
+        [fast, cold]: [Way<Self>; 2],
+    ) -> Vec<cl::Value> {
+        let types = self.types_of_form(form);
+        let [fast, cold] = [fast, cold].map(|way| move |lower: &mut Self| way(lower, form, lanes));
+        self.either(cond, types, fast, cold)
     }
 
     /// All lanes run.
@@ -107,12 +123,8 @@ impl Lower<'_, '_> {
             return self.access_theirs(form, lanes);
         }
         let near = self.b.in_one_page(lanes);
-        self.either(
-            near,
-            self.types_of_form(form),
-            |lower| lower.access_among_others(form, lanes),
-            |lower| lower.access_theirs(form, lanes),
-        )
+        let ways = [Self::access_among_others, Self::access_theirs];
+        self.access_either(near, form, lanes, ways)
     }
 
     /// The places of lanes that do not run are accessed, too: stores leave what is there.

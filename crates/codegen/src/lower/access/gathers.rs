@@ -4,7 +4,9 @@ use cranelift_codegen::ir::{self as cl, InstBuilder};
 use ptxjit_ir::Type;
 
 use crate::lower::Lower;
-use crate::ops::{Address, Parts, Place, Words, float_vector_type, int_type, vector_type};
+use crate::ops::{
+    Address, Parts, Place, Words, float_vector_type, int_type, push_each, vector_type,
+};
 use crate::wide::LaneInserts;
 
 impl Lower<'_, '_> {
@@ -68,9 +70,7 @@ impl Lower<'_, '_> {
         let mut columns = vec![Parts::new(); 4];
         for rows in rows.chunks_exact(4) {
             let transposed = self.b.transpose4([rows[0], rows[1], rows[2], rows[3]]);
-            for (column, part) in columns.iter_mut().zip(transposed) {
-                column.push(part);
-            }
+            push_each(&mut columns, transposed);
         }
         columns
     }
@@ -85,9 +85,7 @@ impl Lower<'_, '_> {
         };
         let mut columns = vec![Parts::new(); 2];
         for pair in pairs.chunks_exact(2) {
-            let [even, odd] = self.b.unzip(ty, pair[0], pair[1]);
-            columns[0].push(even);
-            columns[1].push(odd);
+            push_each(&mut columns, self.b.unzip(ty, pair[0], pair[1]));
         }
         columns
     }

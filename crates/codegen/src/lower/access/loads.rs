@@ -86,7 +86,7 @@ impl Lower<'_, '_> {
     }
 
     /// The type in which a scalar is loaded: its result's, if that is a float.
-    pub(in crate::lower) fn type_of_load(&self, result: Value, ty: Type) -> cl::Type {
+    pub(super) fn type_of_load(&self, result: Value, ty: Type) -> cl::Type {
         match self.decided.is_float[result] {
             true => self.scalar_type(result),
             false => int_type(ty),

@@ -245,14 +245,9 @@ impl Lower<'_, '_> {
     }
 
     /// The range of a value that, as an unsigned number, must not be negative.
-    fn range_above_zero(
-        &mut self,
-        value: Value,
-        is_unsigned: bool,
-        proof: &mut Proof<'_>,
-    ) -> Range {
+    fn range_above_zero(&mut self, value: Value, unsigned: bool, proof: &mut Proof<'_>) -> Range {
         let [low, high] = self.range(value, proof);
-        if is_unsigned {
+        if unsigned {
             self.require_no_sign(low, proof);
         }
         [low, high]
@@ -363,11 +358,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    fn each(
-        &mut self,
-        [low, high]: Range,
-        op: impl Fn(&mut Self, cl::Value) -> cl::Value,
-    ) -> Range {
+    fn each(&mut self, range: Range, op: impl Fn(&mut Self, cl::Value) -> cl::Value) -> Range {
+        let [low, high] = range;
         let first = op(self, low);
         if low == high {
             return [first, first];

@@ -63,12 +63,8 @@ impl Lower<'_, '_> {
     }
 
     /// Emits a store of values as words, of which narrow ones share some.
-    fn with_words<T>(
-        &mut self,
-        stored: Stored<'_>,
-        emit: impl FnOnce(&mut Self, Form<'_>) -> T,
-    ) -> T {
-        let Stored { args, ty, is_own } = stored;
+    fn with_words<T>(&mut self, of: Stored<'_>, emit: impl FnOnce(&mut Self, Form<'_>) -> T) -> T {
+        let Stored { args, ty, is_own } = of;
         let Words { ty: word, n } = words(ty, args.len());
         let parts = args.iter().map(|&arg| self.parts(arg)).collect();
         let parts = &self.b.packed(parts, ty, n);

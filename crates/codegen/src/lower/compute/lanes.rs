@@ -198,18 +198,12 @@ impl Lower<'_, '_> {
     }
 
     /// Two counts, both as scalars if they are uniform, else both as lanes.
-    pub(in crate::lower) fn counts(
-        &mut self,
-        a: ir::Value,
-        b: ir::Value,
-        q: usize,
-    ) -> [cl::Value; 2] {
-        if self.plan.variability[a] == Variability::Uniform
-            && self.plan.variability[b] == Variability::Uniform
-        {
-            return [self.scalar(a), self.scalar(b)];
+    fn counts(&mut self, counts: [ir::Value; 2], q: usize) -> [cl::Value; 2] {
+        let is_uniform = |&count: &ir::Value| self.plan.variability[count] == Variability::Uniform;
+        match counts.iter().all(is_uniform) {
+            true => counts.map(|count| self.scalar(count)),
+            false => counts.map(|count| self.quad(count, q)[0]),
         }
-        [self.quad(a, q)[0], self.quad(b, q)[0]]
     }
 
     /// Funnel shifts by any count.
@@ -220,7 +214,7 @@ impl Lower<'_, '_> {
         q: usize,
     ) -> Option<cl::Value> {
         let (lo, hi) = (self.quad(a, q)[0], self.quad(b, q)[0]);
-        let [count, _] = self.counts(c, c, q);
+        let [count, _] = self.counts([c, c], q);
         let width = self.b.lane_word(count, 32);
         let count = self.b.ins().umin(count, width);
         let rest = self.b.ins().isub(width, count);
@@ -238,7 +232,7 @@ impl Lower<'_, '_> {
         q: usize,
     ) -> Option<cl::Value> {
         let x = self.quad(a, q)[0];
-        let [pos, len] = self.counts(pos, len, q).map(|count| {
+        let [pos, len] = self.counts([pos, len], q).map(|count| {
             let mask = self.b.lane_word(count, 255);
             self.b.ins().band(count, mask)
         });
@@ -271,7 +265,7 @@ impl Lower<'_, '_> {
         q: usize,
     ) -> Option<cl::Value> {
         let (field, into) = (self.quad(a, q)[0], self.quad(b, q)[0]);
-        let [pos, len] = self.counts(pos, len, q).map(|count| {
+        let [pos, len] = self.counts([pos, len], q).map(|count| {
             let mask = self.b.lane_word(count, 255);
             self.b.ins().band(count, mask)
         });

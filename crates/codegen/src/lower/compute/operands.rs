@@ -11,11 +11,7 @@ use crate::ops::{Quad, Val};
 impl Lower<'_, '_> {
     /// Quad `q` of a value: one vector, or two at 64 bits.
     pub(in crate::lower) fn quad(&mut self, value: ir::Value, q: usize) -> Quad {
-        let n = if self.func.ty(value) == Type::B64 {
-            2
-        } else {
-            1
-        };
+        let n = 1 + usize::from(self.func.ty(value) == Type::B64);
         if let Some(Val::Varying(parts)) = self.available.vals.get(&value) {
             return parts[q * n..(q + 1) * n].iter().copied().collect();
         }

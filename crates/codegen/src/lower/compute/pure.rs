@@ -38,13 +38,11 @@ impl Lower<'_, '_> {
     pub(in crate::lower) fn pure_quad(&mut self, inst: Inst, q: usize) {
         let data = &self.func.insts[inst].data;
         let result = self.func.insts[inst].results[0];
-        let quad = match self.vector_op(data, q) {
-            Some(quad) => quad,
-            None => {
-                self.note_slow(SlowForm::Lanes);
-                self.by_lane(data, self.func.ty(result), q)
-            }
-        };
+        let quad = self.vector_op(data, q);
+        let quad = quad.unwrap_or_else(|| {
+            self.note_slow(SlowForm::Lanes);
+            self.by_lane(data, self.func.ty(result), q)
+        });
         self.push_quad(result, quad, q);
     }
 

@@ -71,9 +71,7 @@ impl Lower<'_, '_> {
     fn store_to_warp_buffer(&mut self, value: &[cl::Value], offset: i32) -> cl::Value {
         let slot = self.warp_buffer();
         let base = self.b.ins().stack_addr(types::I64, slot, offset);
-        for (q, &part) in value.iter().enumerate() {
-            self.b.store_own(part, base, 16 * q as i32);
-        }
+        self.b.store_own_vectors(value, base, 0);
         base
     }
 

@@ -157,9 +157,7 @@ impl Lower<'_, '_> {
             return;
         }
         let windows = self.b.local_windows(thread);
-        vars.iter()
-            .zip(windows)
-            .for_each(|(&var, window)| self.b.def_var(var, window));
+        self.b.def_vars(&vars, &windows);
     }
 
     /// The lane that runs, as a bit.

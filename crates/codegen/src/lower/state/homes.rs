@@ -28,10 +28,7 @@ impl Lower<'_, '_> {
 
     pub(in crate::lower) fn store_home(&mut self, home: u32, parts: &[cl::Value]) {
         let frame = self.gang_frame();
-        for (i, &part) in parts.iter().enumerate() {
-            let at = home as i32 + 16 * i as i32;
-            self.b.store_own(part, frame, at);
-        }
+        self.b.store_own_vectors(parts, frame, home as i32);
     }
 
     pub(in crate::lower) fn load_home(&mut self, home: u32, ty: Type) -> Parts {

@@ -151,9 +151,7 @@ impl Lower<'_, '_> {
             return;
         }
         let parts = self.b.lanes_as_parts(lanes);
-        vars.iter()
-            .zip(&parts)
-            .for_each(|(&var, &part)| self.b.def_var(var, part));
+        self.b.def_vars(&vars, &parts);
     }
 
     /// Clears the masks of nodes that can be pending from here on but were not before.

@@ -172,9 +172,7 @@ impl<'a> Lower<'a, '_> {
         parts: &[cl::Value],
     ) -> cl::Value {
         let at = self.buffer_address(purpose);
-        for (i, &part) in parts.iter().enumerate() {
-            self.b.store_own(part, at, 16 * i as i32);
-        }
+        self.b.store_own_vectors(parts, at, 0);
         at
     }
 

@@ -94,12 +94,11 @@ impl Lower<'_, '_> {
         let count = self.func.as_const(count);
         let count = count.expect("tight shifts have constant counts") as i64;
         let parts = self.subword_parts(x, ty);
-        let mut each = |x| match op {
-            IntBinaryOp::Shl => self.b.ins().ishl_imm_s(x, count),
-            IntBinaryOp::Ushr => self.b.ins().ushr_imm_s(x, count),
-            _ => self.b.ins().sshr_imm_s(x, count),
-        };
-        parts.into_iter().map(&mut each).collect()
+        self.b.each(&parts, |b, x| match op {
+            IntBinaryOp::Shl => b.ins().ishl_imm_s(x, count),
+            IntBinaryOp::Ushr => b.ins().ushr_imm_s(x, count),
+            _ => b.ins().sshr_imm_s(x, count),
+        })
     }
 
     fn subword_pairs(

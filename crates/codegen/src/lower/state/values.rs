@@ -18,11 +18,10 @@ use crate::slots::lane_bytes;
 impl Lower<'_, '_> {
     /// The value in the form that its variability says.
     pub(in crate::lower) fn get(&mut self, value: ir::Value) -> Val {
-        if let Some(own) = self.own(value) {
-            return own;
-        }
-        if let Some(val) = self.available.vals.get(&value) {
-            return val.clone();
+        let known = self.own(value);
+        let known = known.or_else(|| self.available.vals.get(&value).cloned());
+        if let Some(val) = known {
+            return val;
         }
         let val = self.fetch(value);
         self.available.vals.insert(value, val.clone());
@@ -115,14 +114,11 @@ impl Lower<'_, '_> {
 
     /// What a value is held as, in the register class and the vectors in which it is held.
     pub(super) fn cast_val(&mut self, value: ir::Value, val: Val) -> Val {
-        let scalar = self.scalar_type(value);
+        let (scalar, vector) = (self.scalar_type(value), vector_type(self.func.ty(value)));
         match val {
             Val::Uniform(x) => Val::Uniform(self.b.cast_scalar(x, scalar)),
             Val::Affine(x, stride) => Val::Affine(self.b.cast_scalar(x, scalar), stride),
-            Val::Varying(parts) => {
-                let ty = vector_type(self.func.ty(value));
-                Val::Varying(self.b.each(&parts, |b, part| b.cast_vector(part, ty)))
-            }
+            Val::Varying(parts) => Val::Varying(self.b.cast_vectors(&parts, vector)),
         }
     }
 
@@ -143,9 +139,7 @@ impl Lower<'_, '_> {
                     true => self.b.repacked(parts, self.func.ty(value)),
                     false => parts.clone(),
                 };
-                vars.iter()
-                    .zip(parts)
-                    .for_each(|(&var, part)| self.b.def_var(var, part));
+                self.b.def_vars(&vars, &parts);
             }
         }
     }

@@ -52,10 +52,9 @@ impl Lower<'_, '_> {
 
     /// What the extension of lane 0's index gives.
     fn extended(&mut self, extension: &Extension, first: cl::Value) -> cl::Value {
-        let wide = if extension.signed {
-            self.b.ins().sextend(types::I64, first)
-        } else {
-            self.b.ins().uextend(types::I64, first)
+        let wide = match extension.signed {
+            true => self.b.ins().sextend(types::I64, first),
+            false => self.b.ins().uextend(types::I64, first),
         };
         match extension.factor {
             1 => wide,

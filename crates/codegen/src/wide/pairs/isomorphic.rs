@@ -111,11 +111,8 @@ pub(super) fn args_of(func: &Function, a: Inst, b: Inst) -> Args {
 /// instruction for 256 bits takes all of it: their operands are no pair.
 pub(super) fn widened(func: &Function, a: Inst, b: Inst) -> Option<Value> {
     let opcodes = [a, b].map(|inst| func.dfg.insts[inst].opcode());
-    let is_widening = matches!(
-        opcodes,
-        [Opcode::UwidenLow, Opcode::UwidenHigh] | [Opcode::SwidenLow, Opcode::SwidenHigh]
-    );
-    if !is_widening {
+    use Opcode::{SwidenHigh, SwidenLow, UwidenHigh, UwidenLow};
+    if !matches!(opcodes, [UwidenLow, UwidenHigh] | [SwidenLow, SwidenHigh]) {
         return None;
     }
     let [x, y] = [a, b].map(|inst| func.dfg.resolve_aliases(func.dfg.inst_args(inst)[0]));
@@ -232,9 +229,8 @@ fn form(func: &Function, inst: Inst) -> Option<Form> {
 /// The element size and first byte of a shuffle that interleaves its operands; `None` for other
 /// shuffles.
 fn interleaved(mask: &[u8]) -> Option<(usize, usize)> {
-    let mut forms = [1, 2, 4, 8]
-        .into_iter()
-        .flat_map(|size| [(size, 0), (size, 8)]);
+    let sizes = [1, 2, 4, 8].into_iter();
+    let mut forms = sizes.flat_map(|size| [(size, 0), (size, 8)]);
     forms.find(|&(size, first)| {
         (0..16).all(|at| {
             let (element, byte) = (at / size, at % size);
@@ -273,15 +269,9 @@ pub(super) fn is_pair(func: &Function, a: Inst, b: Inst) -> bool {
 /// Whether an instruction loads 64 bits and makes the lanes twice as wide. The one for 256 bits
 /// loads 128.
 fn is_widening_load(opcode: Opcode) -> bool {
-    matches!(
-        opcode,
-        Opcode::Uload8x8
-            | Opcode::Sload8x8
-            | Opcode::Uload16x4
-            | Opcode::Sload16x4
-            | Opcode::Uload32x2
-            | Opcode::Sload32x2
-    )
+    use Opcode::{Sload8x8, Sload16x4, Sload32x2, Uload8x8, Uload16x4, Uload32x2};
+    let is_signed = matches!(opcode, Sload8x8 | Sload16x4 | Sload32x2);
+    is_signed || matches!(opcode, Uload8x8 | Uload16x4 | Uload32x2)
 }
 
 /// Whether an instruction computes each lane of a vector, or each 128 bits, from the same lane of

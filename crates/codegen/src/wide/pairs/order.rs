@@ -45,10 +45,8 @@ pub(super) fn order(pairs: &mut Pairs<'_>) -> (Order, bool) {
 fn drop_pair(pairs: &mut Pairs<'_>, first: Inst) {
     let (dfg, found) = (&pairs.func.dfg, &mut pairs.found);
     let second = found.second_inst[first].expect("the first of a pair");
-    if let (Some(&x), Some(&y)) = (
-        dfg.inst_results(first).first(),
-        dfg.inst_results(second).first(),
-    ) {
+    let results = [first, second].map(|inst| dfg.inst_results(inst).first());
+    if let [Some(&x), Some(&y)] = results {
         found.drop_pair(x, y);
     }
     found.drop_insts(first, second);

@@ -204,15 +204,12 @@ impl Test<'_> {
 
     /// The same, and whether a divisor is not zero; `None` if it is.
     fn and_divides(&mut self, holds: Value, divisor: Value) -> Option<Value> {
-        match self.func.as_const(divisor) {
-            Some(0) => None,
-            Some(_) => Some(holds),
-            None => {
-                let zero = self.constant(divisor, 0);
-                let divides = self.compare(CompareOp::Ne, [divisor, zero]);
-                Some(self.both(holds, divides))
-            }
+        if let Some(bits) = self.func.as_const(divisor) {
+            return (bits != 0).then_some(holds);
         }
+        let zero = self.constant(divisor, 0);
+        let divides = self.compare(CompareOp::Ne, [divisor, zero]);
+        Some(self.both(holds, divides))
     }
 
     /// Whether lanes differ in low bits only, of which none is changed: both ends lie between two
