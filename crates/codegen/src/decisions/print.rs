@@ -52,11 +52,11 @@ impl<'a> Printer<'_, 'a> {
                 Scope::Row => ", if they are not for CTAs before",
                 Scope::Cta => "",
             };
-            let _ = writeln!(self.out, "  {n_accesses} accesses are tested{of}");
+            let _ = writeln!(self.out, "  tested accesses: {n_accesses}{of}");
         }
         let n_branches = self.decided.cta_branches.branches.len();
         if n_branches > 0 {
-            let _ = writeln!(self.out, "  {n_branches} branches are decided");
+            let _ = writeln!(self.out, "  decided branches: {n_branches}");
         }
         for number in 0..self.decided.plan.waits.len() {
             self.phase(number);
@@ -275,8 +275,8 @@ impl<'a> Printer<'_, 'a> {
 
     fn places(&mut self, access: Access) -> String {
         match self.decided.variability(access.addr, self.version) {
-            Variability::Uniform => "one place".to_owned(),
             _ if access.space == Space::Local => "each lane's own memory".to_owned(),
+            Variability::Uniform => "one place".to_owned(),
             Variability::Affine {
                 stride, may_wrap, ..
             } => {
