@@ -49,7 +49,7 @@ impl<'a> Printer<'_, 'a> {
         let (n_accesses, scope) = (ranges.accesses.len(), ranges.scope);
         if n_accesses > 0 {
             let of = match scope {
-                Scope::Row => ", if they are not for CTAs before",
+                Scope::Row => ", for many CTAs at once",
                 Scope::Cta => "",
             };
             let _ = writeln!(self.out, "  tested accesses: {n_accesses}{of}");
