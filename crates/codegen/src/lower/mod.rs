@@ -11,8 +11,8 @@
 //! 4. `flow`: control flow, waits, the loops over gangs
 //!
 //! Above them: `effects`, instructions with effects, with `count`, the counters of coverage;
-//! `runs`, in which order instructions are emitted, and `products`, those of matrices; `insts`, all
-//! of a node's instructions, and here its form.
+//! `runs`, units of instructions, and `products`, those of matrices; `insts`, a node's versions,
+//! and here its form.
 //!
 //! Below all layers, `stubs` has code that several places call. What each operation emits, where it
 //! does not depend on the program, is in `ops`.

@@ -5,7 +5,7 @@ use ptxjit_ir::{Access, Inst, Type, Value};
 
 use super::forms::{Form, Kind};
 use crate::lower::Lower;
-use crate::ops::{Address, Parts, Strided, Val, Words, int_type, words};
+use crate::ops::{Address, Parts, Place, Strided, Val, Words, int_type, words};
 
 /// What was loaded.
 pub(super) enum Loaded {
@@ -54,25 +54,45 @@ impl Lower<'_, '_> {
             self.access_speculated(inst, form, access, access.bytes)
         } else {
             let place = self.place(access, Kind::Load);
-            let offset = place.offset;
-            match place.address {
-                Address::Scalar(at) => return Loaded::Shared(at, offset),
-                Address::Strided(at, stride) => {
-                    self.access_strided(form, Strided { at, stride, offset })
-                }
-                Address::MayWrap(wrapping) => {
-                    let inside = self.b.is_unwrapped(&wrapping);
-                    self.either(
-                        inside,
-                        self.types_of_form(form),
-                        |lower| lower.access_strided(form, wrapping.strided(offset)),
-                        |lower| lower.access_wrapped(form, &wrapping, offset),
-                    )
-                }
-                Address::Lanes(_) | Address::Lanes32(..) => self.access_lanes(form, place),
+            if let Address::Scalar(at) = place.address {
+                return Loaded::Shared(at, place.offset);
             }
+            self.load_at(form, place)
         };
         Loaded::Lanes(self.b.unpacked(&parts, words.ty, ty).into_iter().collect())
+    }
+
+    /// Loads at a place that not all lanes share.
+    pub(super) fn load_at(&mut self, form: Form<'_>, place: Place) -> Vec<cl::Value> {
+        let offset = place.offset;
+        match place.address {
+            Address::Strided(at, stride) => self.load_strided(form, Strided { at, stride, offset }),
+            Address::MayWrap(wrapping) => {
+                let inside = self.b.is_unwrapped(&wrapping);
+                self.either(
+                    inside,
+                    self.types_of_form(form),
+                    |lower| lower.load_strided(form, wrapping.strided(offset)),
+                    |lower| lower.access_wrapped(form, &wrapping, offset),
+                )
+            }
+            Address::Lanes(_) | Address::Lanes32(..) => self.access_lanes(form, place),
+            Address::Scalar(_) => unreachable!("callers load once for all lanes"),
+        }
+    }
+
+    /// Loads lanes at a constant stride; narrow elements that are too far apart for packed vectors
+    /// as words, which are packed then.
+    fn load_strided(&mut self, form: Form<'_>, lanes: Strided) -> Vec<cl::Value> {
+        let word = form.words();
+        let Form::LoadPacked(ty) = form else {
+            return self.access_strided(form, lanes);
+        };
+        if word.are_contiguous(lanes.stride) || self.b.packs_stride(ty, lanes.stride) {
+            return self.access_strided(form, lanes);
+        }
+        let quads = self.access_strided(Form::Load(word), lanes);
+        self.b.packed_to(&quads, ty).to_vec()
     }
 
     /// One access for all lanes.

@@ -1,13 +1,13 @@
 //! Contiguous accesses of bytes and half-words that stay packed in their vectors.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder};
-use ptxjit_ir::{Inst, Type};
+use ptxjit_ir::Inst;
 use ptxjit_vectorize::Variability;
 
 use super::forms::{Form, Kind};
 use super::stores::Stored;
 use crate::lower::Lower;
-use crate::ops::{Address, Strided, Words, int_type, subword_type};
+use crate::ops::{Address, Words, int_type, subword_type};
 
 impl Lower<'_, '_> {
     /// A load of one narrow element for each lane.
@@ -18,36 +18,12 @@ impl Lower<'_, '_> {
             return self.access_speculated(inst, form, access, access.bytes);
         }
         let place = self.place(access, Kind::Load);
-        let offset = place.offset;
-        match place.address {
-            Address::Scalar(at) => {
-                let x = self.b.load_device(int_type(ty), at, offset);
-                let n = self.subword_types(ty).len();
-                vec![self.b.ins().splat(subword_type(ty), x); n]
-            }
-            Address::Strided(at, stride) => {
-                self.load_subword_strided(ty, Strided { at, stride, offset })
-            }
-            Address::MayWrap(wrapping) => {
-                let inside = self.b.is_unwrapped(&wrapping);
-                self.either(
-                    inside,
-                    self.types_of_form(form),
-                    |lower| lower.load_subword_strided(ty, wrapping.strided(offset)),
-                    |lower| lower.access_wrapped(form, &wrapping, offset),
-                )
-            }
-            Address::Lanes(_) | Address::Lanes32(..) => self.access_lanes(form, place),
-        }
-    }
-
-    fn load_subword_strided(&mut self, ty: Type, lanes: Strided) -> Vec<cl::Value> {
-        let word = Words::one(ty);
-        if word.are_contiguous(lanes.stride) || self.b.packs_stride(ty, lanes.stride) {
-            return self.access_strided(Form::LoadPacked(ty), lanes);
-        }
-        let quads = self.access_strided(Form::Load(word), lanes);
-        self.b.packed_to(&quads, ty).to_vec()
+        let Address::Scalar(at) = place.address else {
+            return self.load_at(form, place);
+        };
+        let x = self.b.load_device(int_type(ty), at, place.offset);
+        let n = self.subword_types(ty).len();
+        vec![self.b.ins().splat(subword_type(ty), x); n]
     }
 
     /// The store of a value that stays packed: one value that is, stored contiguously.
