@@ -2,6 +2,7 @@
 //! value and each mask is held, what is computed ahead of the nodes, which phases there are, and
 //! where lanes keep their values while they wait. `lower` reads it.
 
+pub(crate) mod access_kinds;
 mod copies;
 mod counted;
 pub(crate) mod counters;
@@ -9,7 +10,6 @@ pub(crate) mod cta_branches;
 pub(crate) mod cta_ranges;
 mod float_values;
 pub(crate) mod frame;
-mod guarded;
 mod invariants;
 pub(crate) mod lane_loops;
 pub(crate) mod mask_classes;
@@ -21,6 +21,7 @@ mod phases;
 pub(crate) mod predicates;
 pub(crate) mod print;
 pub(crate) mod products;
+pub(crate) mod program;
 pub(crate) mod residents;
 pub(crate) mod units;
 

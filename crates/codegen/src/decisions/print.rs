@@ -3,48 +3,47 @@
 
 use std::fmt::Write;
 
-use ptxjit_ir::{Access, Block, Inst, Space, Value, print};
+use ptxjit_ir::{Block, Inst, Value, print};
 use ptxjit_vectorize::print::{of_value, variability, why_waits};
 use ptxjit_vectorize::{Node, Variability};
 
+use super::access_kinds::AccessKind;
 use super::cta_ranges::Scope;
 use super::mask_classes::MaskClass;
 use super::nodes::NodeForm;
+use super::program::{Program, Version};
 use super::units::Unit;
 use super::{Assumed, Decisions};
 use crate::chains;
 
 /// The whole program.
-pub(crate) fn program(decided: &mut Decisions<'_>) -> String {
+pub(crate) fn program(decided: &Decisions<'_>, program: &Program<'_>) -> String {
     let mut printer = Printer {
         decided,
         out: String::new(),
-        n_done: 0,
         version: Assumed::default(),
         indent: "  ",
     };
     printer.loops();
-    for pos in 0..printer.decided.plan.order.nodes.len() {
-        printer.node(pos);
+    for (pos, versions) in program.nodes.iter().enumerate() {
+        printer.node(pos, versions);
     }
     printer.out
 }
 
-struct Printer<'p, 'a> {
-    decided: &'p mut Decisions<'a>,
+struct Printer<'p> {
+    decided: &'p Decisions<'p>,
     out: String,
-    /// How many of the instructions that come next are done.
-    n_done: usize,
-    /// The version that is printed.
-    version: Assumed<'a>,
+    /// What holds in the version that is printed.
+    version: Assumed<'p>,
     indent: &'static str,
 }
 
-impl<'a> Printer<'_, 'a> {
+impl<'p> Printer<'p> {
     /// The loops over CTAs and gangs, and what is computed in them ahead of the nodes.
     fn loops(&mut self) {
         self.out += "for each CTA\n";
-        self.ahead(&self.decided.invariants.of_cta.clone());
+        self.ahead(&self.decided.invariants.of_cta);
         let ranges = &self.decided.cta_ranges;
         let (n_accesses, scope) = (ranges.accesses.len(), ranges.scope);
         if n_accesses > 0 {
@@ -62,7 +61,7 @@ impl<'a> Printer<'_, 'a> {
             self.phase(number);
         }
         self.indent = "    ";
-        self.ahead(&self.decided.invariants.of_gang.clone());
+        self.ahead(&self.decided.invariants.of_gang);
     }
 
     /// The loop over gangs that enters them at a resume point.
@@ -86,7 +85,7 @@ impl<'a> Printer<'_, 'a> {
     }
 
     /// A node: which lanes run, and its versions.
-    fn node(&mut self, pos: usize) {
+    fn node(&mut self, pos: usize, versions: &[Version<'p>]) {
         let what = match self.decided.plan.order.nodes[pos] {
             Node::LoopEnd(header) => format!("end of the loop of {header}"),
             Node::Block(block) => block.to_string(),
@@ -98,7 +97,7 @@ impl<'a> Printer<'_, 'a> {
         let lanes = self.lanes(pos);
         let _ = writeln!(self.out, "\n{pos}: {what}: {lanes}{follows}");
         if let Node::Block(block) = self.decided.plan.order.nodes[pos] {
-            self.block(pos, block);
+            self.block(pos, block, versions);
         }
     }
 
@@ -113,23 +112,21 @@ impl<'a> Printer<'_, 'a> {
         }
     }
 
-    fn block(&mut self, pos: usize, block: Block) {
+    fn block(&mut self, pos: usize, block: Block, versions: &[Version<'p>]) {
         self.version = Assumed::default();
         let data = &self.decided.func.blocks[block];
         for &param in &data.params {
             let held = self.held(param);
             let _ = writeln!(self.out, "  {param}: {held}");
         }
-        let versions = self.decided.versions(pos, block);
-        let n_done = self.n_done;
-        for &version in &versions {
-            (self.version, self.n_done) = (version, n_done);
+        for version in versions {
+            self.version = version.assumed;
             self.indent = "  ";
             if let Some(guard) = self.guard(pos, versions.len()) {
                 let _ = writeln!(self.out, "  {guard}:");
                 self.indent = "    ";
             }
-            self.units_of(block);
+            self.units_of(version);
         }
         let term = print::terminator(&data.term);
         let _ = writeln!(self.out, "  {}", term.trim());
@@ -162,25 +159,13 @@ impl<'a> Printer<'_, 'a> {
     }
 
     /// What is emitted for a version.
-    fn units_of(&mut self, block: Block) {
-        let (early, late) = self.decided.early_and_late(block);
-        let n_done = self.n_done.min(early.len());
-        let version = self.version;
-        let found = self.decided.units(block, &early[n_done..], version);
-        self.n_done = self.n_done - n_done + found.beyond;
-        found.units.iter().for_each(|unit| self.unit(unit));
-        if late.is_empty() {
-            return;
+    fn units_of(&mut self, version: &Version<'_>) {
+        version.early.iter().for_each(|unit| self.unit(unit));
+        if !version.late.is_empty() {
+            let indent = self.indent;
+            let _ = writeln!(self.out, "{indent}unless the CTA decides the branch:");
+            self.nested(|printer| version.late.iter().for_each(|unit| printer.unit(unit)));
         }
-        let _ = writeln!(
-            self.out,
-            "{}unless the CTA decides the branch:",
-            self.indent
-        );
-        let (mut units, indent) = (Vec::new(), self.indent);
-        self.decided.in_order(&late, version, &mut units);
-        self.nested(|printer| units.iter().for_each(|unit| printer.unit(unit)));
-        self.indent = indent;
     }
 
     /// Prints with more indentation.
@@ -206,6 +191,7 @@ impl<'a> Printer<'_, 'a> {
                     self.line(*inst, "each lane: ");
                 }
             }
+            Unit::Access(inst, kind) => self.access(*inst, *kind),
             Unit::Effect(inst) => self.line(*inst, ""),
             Unit::Strips(insts) => {
                 let _ = writeln!(self.out, "{}strip by strip:", self.indent);
@@ -230,12 +216,22 @@ impl<'a> Printer<'_, 'a> {
         }
     }
 
-    /// An instruction, and how its results are held.
+    /// An instruction, and how its results are held; of an access what is proved of its lanes.
     fn line(&mut self, inst: Inst, note: &str) {
+        let access = self.decided.func.insts[inst].data.access();
+        let kind = access.map(|access| self.decided.proved_kind(access, self.version));
+        self.noted(inst, note, kind);
+    }
+
+    fn access(&mut self, inst: Inst, kind: AccessKind) {
+        self.noted(inst, "", Some(kind));
+    }
+
+    fn noted(&mut self, inst: Inst, note: &str, kind: Option<AccessKind>) {
         let text = print::inst(self.decided.func, inst);
         let results = self.decided.func.insts[inst].results.iter();
         let mut notes: Vec<String> = results.map(|&result| self.held(result)).collect();
-        notes.extend(self.access(inst));
+        notes.extend(kind.and_then(|kind| self.lanes_of(inst, kind)));
         notes.dedup();
         let _ = write!(self.out, "{}{note}{}", self.indent, text.trim());
         if !notes.is_empty() {
@@ -262,39 +258,30 @@ impl<'a> Printer<'_, 'a> {
     }
 
     /// How the lanes of an access lie, and whether it was tested.
-    fn access(&mut self, inst: Inst) -> Option<String> {
+    fn lanes_of(&self, inst: Inst, kind: AccessKind) -> Option<String> {
         let access = self.decided.func.insts[inst].data.access()?;
-        if self.decided.plan.gang == 1 || self.version.one_lane {
-            return None;
-        }
-        let key = (access.addr, access.offset, access.bytes);
-        let is_tested = self.version.is_proven && self.decided.cta_ranges.tested.contains(&key);
-        let tested = if is_tested { ", tested before" } else { "" };
-        Some(self.places(access) + tested)
-    }
-
-    fn places(&mut self, access: Access) -> String {
-        match self.decided.variability(access.addr, self.version) {
-            _ if access.space == Space::Local => "each lane's own memory".to_owned(),
-            Variability::Uniform => "one place".to_owned(),
-            Variability::Affine {
-                stride, may_wrap, ..
-            } => {
-                let wraps = match may_wrap.is_some() && !access.space.is_window() {
-                    true => " unless an index wraps",
-                    false => "",
+        let tested = match self.decided.is_tested_before(access, self.version) {
+            true => ", tested before",
+            false => "",
+        };
+        let places = match kind {
+            AccessKind::Lane => return None,
+            AccessKind::Local => "each lane's own memory".to_owned(),
+            AccessKind::Broadcast => "one place".to_owned(),
+            AccessKind::Strided { bytes, may_wrap } => {
+                let wraps = if may_wrap {
+                    " unless an index wraps"
+                } else {
+                    ""
                 };
-                match stride == i64::from(access.bytes) {
+                match bytes == i64::from(access.bytes) {
                     true => format!("contiguous{wraps}"),
-                    false => format!("{stride} bytes apart{wraps}"),
+                    false => format!("{bytes} bytes apart{wraps}"),
                 }
             }
-            Variability::Varying => {
-                match self.decided.is_speculated_contiguous(access, self.version) {
-                    true => "contiguous if a guard finds so".to_owned(),
-                    false => "each lane elsewhere".to_owned(),
-                }
-            }
-        }
+            AccessKind::Guarded => "contiguous if a guard finds so".to_owned(),
+            AccessKind::Scattered => "each lane elsewhere".to_owned(),
+        };
+        Some(places + tested)
     }
 }

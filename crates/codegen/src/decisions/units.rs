@@ -9,6 +9,7 @@ use ptxjit_ir::{Block, FloatBinaryOp, FloatFmt, FloatUnaryOp, Inst, InstData};
 use ptxjit_vectorize::Variability;
 use smallvec::{SmallVec, smallvec};
 
+use super::access_kinds::AccessKind;
 use super::mask_classes::MaskClass;
 use super::nodes::NodeForm;
 use super::products::Group;
@@ -34,13 +35,15 @@ pub(crate) enum Unit {
     Products(Group),
     /// A load and the store of what it gives, lane by lane.
     Copy(Inst, Inst),
-    /// An access to memory or another effect.
+    /// A load or a store.
+    Access(Inst, AccessKind),
+    /// Another effect.
     Effect(Inst),
 }
 
 /// The units of some instructions.
 #[derive(Default)]
-pub(crate) struct Units {
+pub(super) struct Units {
     pub units: Vec<Unit>,
     /// How many instructions of the nodes that continue this one are done with them.
     pub beyond: usize,
@@ -48,7 +51,7 @@ pub(crate) struct Units {
 
 impl<'a> Decisions<'a> {
     /// The versions in which a node is emitted, that for whole gangs first.
-    pub(crate) fn versions(&self, pos: usize, block: Block) -> SmallVec<[Assumed<'a>; 2]> {
+    pub(super) fn versions(&self, pos: usize, block: Block) -> SmallVec<[Assumed<'a>; 2]> {
         let any = Assumed {
             is_full: self.inputs.whole_gangs && self.classes.body[pos] == MaskClass::Entry,
             ..Assumed::default()
@@ -89,7 +92,7 @@ impl<'a> Decisions<'a> {
 
     /// The instructions of a block but the one at which its lanes wait: those that are emitted in
     /// any case, and those of a branch that is mostly decided once per CTA.
-    pub(crate) fn early_and_late(&self, block: Block) -> (Cow<'a, [Inst]>, Vec<Inst>) {
+    pub(super) fn early_and_late(&self, block: Block) -> (Cow<'a, [Inst]>, Vec<Inst>) {
         let insts = self.insts_after_wait(block);
         let Some(late) = self.cta_branches.late.get(&block) else {
             return (Cow::Borrowed(insts), Vec::new());
@@ -100,7 +103,7 @@ impl<'a> Decisions<'a> {
     }
 
     /// The units of instructions of a block, all that come after some of its first ones.
-    pub(crate) fn units(&mut self, block: Block, insts: &[Inst], assumed: Assumed<'_>) -> Units {
+    pub(super) fn units(&mut self, block: Block, insts: &[Inst], assumed: Assumed<'_>) -> Units {
         let mut out = Units::default();
         let mut rest = insts;
         while !rest.is_empty() {
@@ -138,12 +141,13 @@ impl<'a> Decisions<'a> {
             units.push(Unit::Copy(load, store));
             return 2;
         }
-        let results = &self.func.insts[insts[0]].results;
-        if !results
-            .first()
-            .is_some_and(|&result| self.invariants.is_pinned(result))
-        {
-            units.push(Unit::Effect(insts[0]));
+        let node = &self.func.insts[insts[0]];
+        let result = node.results.first();
+        if !result.is_some_and(|&result| self.invariants.is_pinned(result)) {
+            units.push(match node.data.access() {
+                Some(access) => Unit::Access(insts[0], self.access_kind(access, assumed)),
+                None => Unit::Effect(insts[0]),
+            });
         }
         1
     }
@@ -168,11 +172,14 @@ impl<'a> Decisions<'a> {
     }
 
     /// Loads where they are, and the runs of pure instructions between them.
-    pub(crate) fn in_order(&self, stretch: &[Inst], assumed: Assumed<'_>, units: &mut Vec<Unit>) {
+    pub(super) fn in_order(&self, stretch: &[Inst], assumed: Assumed<'_>, units: &mut Vec<Unit>) {
         for run in stretch.chunk_by(|&a, &b| self.is_pure(a) && self.is_pure(b)) {
-            match run {
-                &[load] if !self.is_pure(load) => units.push(Unit::Effect(load)),
-                run => self.run(run, assumed, units),
+            match self.func.insts[run[0]].data.access() {
+                // Its lanes do not vary.
+                Some(access) => {
+                    units.push(Unit::Access(run[0], self.proved_kind(access, assumed)));
+                }
+                None => self.run(run, assumed, units),
             }
         }
     }
@@ -257,8 +264,7 @@ impl<'a> Decisions<'a> {
             && both.all(|inst| {
                 let access = self.func.insts[inst].data.access();
                 let access = access.expect("a copy is a load and a store");
-                self.variability(access.addr, assumed) == Variability::Varying
-                    && !self.is_speculated_contiguous(access, assumed)
+                self.access_kind(access, assumed) == AccessKind::Scattered
             })
     }
 }

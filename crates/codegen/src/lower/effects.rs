@@ -4,17 +4,26 @@ use cranelift_codegen::ir::InstBuilder;
 use ptxjit_abi::warp_ops::WARP;
 use ptxjit_ir::{self as ir, DeviceOp, Inst, InstData};
 
+use crate::decisions::access_kinds::AccessKind;
 use crate::lower::Lower;
 use crate::ops::Val;
 
 impl Lower<'_, '_> {
-    /// Instructions with effects, and those that read what is not an operand.
+    /// Loads and stores.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others are no accesses")]
+    pub(super) fn emit_access(&mut self, inst: Inst, kind: AccessKind) {
+        match self.func.insts[inst].data {
+            InstData::Load { .. } => self.load(inst, kind),
+            InstData::MaskedLoad { .. } => self.masked_load(inst, kind),
+            InstData::Store { .. } => self.store(inst, kind),
+            _ => unreachable!("a load or a store"),
+        }
+    }
+
+    /// Other instructions with effects, and those that read what is not an operand.
     pub(super) fn emit_effect(&mut self, inst: Inst) {
         let node = &self.func.insts[inst];
         match &node.data {
-            InstData::Load { .. } => self.load(inst),
-            InstData::MaskedLoad { .. } => self.masked_load(inst),
-            InstData::Store { .. } => self.store(inst),
             InstData::Atomic { .. } => self.atomic(inst),
             InstData::Fence { sem, .. } => {
                 if *sem == ir::MemSem::Sc || !cfg!(target_arch = "x86_64") {
@@ -70,6 +79,9 @@ impl Lower<'_, '_> {
             }
             InstData::Call { .. } | InstData::CallIndirect { .. } => {
                 unreachable!("calls were inlined or lowered")
+            }
+            InstData::Load { .. } | InstData::MaskedLoad { .. } | InstData::Store { .. } => {
+                unreachable!("accesses are units of their own")
             }
             InstData::Const { .. }
             | InstData::VarAddr { .. }

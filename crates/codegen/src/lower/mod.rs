@@ -47,6 +47,7 @@ use crate::compile::CompileError;
 use crate::decisions::frame::Frame;
 use crate::decisions::mask_classes::MaskClass;
 use crate::decisions::nodes::NodeForm;
+use crate::decisions::program::{Program, Version};
 use crate::decisions::{self, Assumed, Decisions};
 use crate::host::Target;
 use crate::limits::{self, Growth};
@@ -241,8 +242,6 @@ struct NodeState<'a> {
     continues: bool,
     /// The block whose instructions are emitted.
     block: Option<ir::Block>,
-    /// How many of the instructions of the nodes that continue this one are done.
-    n_done: usize,
     loc: ir::SrcLoc,
 }
 
@@ -255,10 +254,12 @@ pub(crate) fn kernel(
     growth: &Growth,
 ) -> Result<Outputs, CompileError> {
     let mut lower = Lower::new(inputs, b);
+    limits::check_places(inputs.plan, &lower.decided.crosses)?;
+    let program = lower.decided.program();
     if inputs.lists {
-        lower.out.program = decisions::print::program(&mut lower.decided);
+        lower.out.program = decisions::print::program(&lower.decided, &program);
     }
-    lower.run(effort, growth)?;
+    lower.run(&program, effort, growth)?;
     lower.b.seal_all_blocks();
     crate::fma_operands::order(lower.b.func);
     let (builder, external) = lower.b.finish();
@@ -329,12 +330,16 @@ impl<'a, 'b> Lower<'a, 'b> {
         }
     }
 
-    pub(super) fn run(&mut self, effort: &Effort, growth: &Growth) -> Result<(), CompileError> {
-        limits::check_places(self.plan, &self.decided.crosses)?;
+    fn run(
+        &mut self,
+        program: &Program<'a>,
+        effort: &Effort,
+        growth: &Growth,
+    ) -> Result<(), CompileError> {
         self.emit_gang_loops(growth)?;
-        for pos in 0..self.plan.order.nodes.len() {
+        for (pos, versions) in program.nodes.iter().enumerate() {
             let before = self.b.func.dfg.num_insts();
-            self.emit_node(pos);
+            self.emit_node(pos, versions);
             effort.spend(self.b.func.dfg.num_insts() - before)?;
             growth.check(self.b.func, self.vars.count)?;
         }
@@ -344,18 +349,18 @@ impl<'a, 'b> Lower<'a, 'b> {
     }
 
     /// Emits one node: its arrival, its wait if it has one, its instructions and its terminator.
-    pub(super) fn emit_node(&mut self, pos: usize) {
+    fn emit_node(&mut self, pos: usize, versions: &[Version<'a>]) {
         self.gangs.next_gang = self.way_out(self.decided.phases.arriving(pos));
         self.node.continues = self.decided.continues(pos);
         self.arrive(pos);
         match self.plan.order.nodes[pos] {
             Node::LoopEnd(header) => self.emit_loop_end(pos, header),
-            Node::Block(block) => self.emit_block(pos, block),
+            Node::Block(block) => self.emit_block(pos, block, versions),
         }
         self.end_lane_loop(pos);
     }
 
-    pub(super) fn emit_block(&mut self, pos: usize, block: ir::Block) {
+    fn emit_block(&mut self, pos: usize, block: ir::Block, versions: &[Version<'a>]) {
         self.emit_wait(pos, block);
         self.gangs.next_gang = self.way_out(self.decided.phases.running(pos));
         if self.plan.cold[block] {
@@ -371,7 +376,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             NodeForm::SingleLane => self.begin_single_lane(),
             NodeForm::LoopEnd | NodeForm::Cold | NodeForm::Twice | NodeForm::Once => {}
         }
-        self.emit_versions(pos, block);
+        self.emit_versions(pos, block, versions);
         self.lane.active = None;
     }
 }

@@ -35,6 +35,10 @@ impl Lower<'_, '_> {
             Unit::Chains(schedule) => self.emit_chains(schedule),
             Unit::Products(group) => self.emit_products(group),
             Unit::Copy(load, store) => self.emit_copy(*load, *store),
+            Unit::Access(inst, kind) => {
+                self.loc(self.func.insts[*inst].loc);
+                self.emit_access(*inst, *kind);
+            }
             Unit::Effect(inst) => {
                 self.loc(self.func.insts[*inst].loc);
                 self.emit_effect(*inst);
@@ -113,13 +117,14 @@ impl Lower<'_, '_> {
     /// The loads of a strip of lanes.
     fn load_strip(&mut self, inst: Inst, strip: &Range<usize>, schedule: &Schedule) {
         let node = &self.func.insts[inst];
+        let (access, words) = self.read_by(inst);
         if schedule.kept.contains(&inst) {
             if strip.start == 0 {
-                self.load(inst);
+                let kind = self.decided.proved_kind(access, self.assumed());
+                self.load(inst, kind);
             }
             return;
         }
-        let (access, words) = self.read_by(inst);
         let place = self.place(access, Kind::Load);
         let Address::Strided(at, stride) = place.address else {
             unreachable!("lanes load at constant distances")

@@ -4,6 +4,7 @@ use cranelift_codegen::ir as cl;
 use ptxjit_ir::{Access, Inst, Type, Value};
 
 use super::forms::{Form, Kind};
+use crate::decisions::access_kinds::AccessKind;
 use crate::lower::Lower;
 use crate::ops::{Address, Parts, Place, Strided, Val, Words, int_type, words};
 
@@ -16,14 +17,14 @@ pub(super) enum Loaded {
 }
 
 impl Lower<'_, '_> {
-    pub(in crate::lower) fn load(&mut self, inst: Inst) {
+    pub(in crate::lower) fn load(&mut self, inst: Inst, kind: AccessKind) {
         let results = &self.func.insts[inst].results;
         if self.makes_subword(inst) {
-            let parts = self.load_subword(inst);
+            let parts = self.load_subword(inst, kind);
             return self.def_subword(results[0], parts.into_iter().collect());
         }
         let (_, Words { ty, .. }) = self.read_by(inst);
-        match self.load_lanes_of(inst) {
+        match self.load_lanes_of(inst, kind) {
             Loaded::Shared(at, offset) => self.load_scalar(results, ty, at, offset),
             Loaded::Lanes(parts) => self.def_elements(results, ty, &parts),
         }
@@ -46,11 +47,11 @@ impl Lower<'_, '_> {
     }
 
     /// Loads what an instruction reads, unless all lanes read one place.
-    pub(super) fn load_lanes_of(&mut self, inst: Inst) -> Loaded {
+    pub(super) fn load_lanes_of(&mut self, inst: Inst, kind: AccessKind) -> Loaded {
         let (access, Words { ty, n }) = self.read_by(inst);
         let words = words(ty, n);
         let form = Form::Load(words);
-        let parts = if self.is_speculated_contiguous(access) {
+        let parts = if kind == AccessKind::Guarded {
             self.access_speculated(inst, form, access, access.bytes)
         } else {
             let place = self.place(access, Kind::Load);

@@ -7,19 +7,20 @@ use cranelift_codegen::ir::{self as cl, InstBuilder};
 use ptxjit_ir::{Inst, InstData, Value};
 
 use super::loads::Loaded;
+use crate::decisions::access_kinds::AccessKind;
 use crate::decisions::mask_classes::MaskClass;
 use crate::lower::{Lower, Mask};
 use crate::ops::{Val, Words, int_type, vector_type};
 
 impl Lower<'_, '_> {
-    pub(in crate::lower) fn masked_load(&mut self, inst: Inst) {
+    pub(in crate::lower) fn masked_load(&mut self, inst: Inst, kind: AccessKind) {
         let node = &self.func.insts[inst];
         let InstData::MaskedLoad { ty, mask, .. } = node.data else {
             unreachable!("called for masked loads")
         };
         let result = node.results[0];
         if self.is_uniform(result) {
-            let x = self.load_if(inst, mask);
+            let x = self.load_if((inst, kind), mask);
             return self.def(result, Val::Uniform(x));
         }
         let is_packed = self.makes_subword(inst);
@@ -34,8 +35,8 @@ impl Lower<'_, '_> {
             types,
             |lower| {
                 lower.for_lanes(lanes, |lower| match is_packed {
-                    true => lower.load_subword(inst),
-                    false => lower.load_parts(inst),
+                    true => lower.load_subword(inst, kind),
+                    false => lower.load_parts(inst, kind),
                 })
             },
             |lower| {
@@ -51,13 +52,13 @@ impl Lower<'_, '_> {
     }
 
     /// The element of the only lane, or of all, if the predicate is true.
-    fn load_if(&mut self, inst: Inst, mask: Value) -> cl::Value {
+    fn load_if(&mut self, (inst, kind): (Inst, AccessKind), mask: Value) -> cl::Value {
         let (_, Words { ty, .. }) = self.read_by(inst);
         let mask = self.scalar(mask);
         let loaded = self.either(
             mask,
             vec![int_type(ty)],
-            |lower| match lower.load_lanes_of(inst) {
+            |lower| match lower.load_lanes_of(inst, kind) {
                 Loaded::Shared(at, offset) => {
                     vec![lower.b.load_device(int_type(ty), at, offset)]
                 }
@@ -69,9 +70,9 @@ impl Lower<'_, '_> {
     }
 
     /// The element of each lane.
-    fn load_parts(&mut self, inst: Inst) -> Vec<cl::Value> {
+    fn load_parts(&mut self, inst: Inst, kind: AccessKind) -> Vec<cl::Value> {
         let (_, Words { ty, .. }) = self.read_by(inst);
-        match self.load_lanes_of(inst) {
+        match self.load_lanes_of(inst, kind) {
             Loaded::Shared(at, offset) => {
                 let x = self.b.load_device(int_type(ty), at, offset);
                 self.b.splat_parts(ty, x).to_vec()

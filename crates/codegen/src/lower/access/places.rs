@@ -11,7 +11,7 @@ impl Lower<'_, '_> {
     /// the index may have wrapped.
     pub(in crate::lower) fn place(&mut self, access: Access, kind: Kind) -> Place {
         let alignment = self.alignment(access);
-        let place = match self.is_proven(access) {
+        let place = match self.decided.is_tested_before(access, self.assumed()) {
             true => self.proven_place(access, alignment),
             false => self.tested_place(access, alignment),
         };

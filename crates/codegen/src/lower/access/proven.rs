@@ -98,13 +98,6 @@ impl Lower<'_, '_> {
         [self.b.ins().band(in_bounds, is_exact), is_exact]
     }
 
-    /// Whether the code being emitted runs only in CTAs in which this access passes its tests in
-    /// all threads.
-    pub(super) fn is_proven(&self, access: ir::Access) -> bool {
-        let key = (access.addr, access.offset, access.bytes);
-        self.node.version.is_proven && self.decided.cta_ranges.tested.contains(&key)
-    }
-
     fn prove(&mut self, space: Space, (addr, offset, size): Access, proof: &mut Proof<'_>) {
         let alignment = self.alignment(ir::Access {
             space,

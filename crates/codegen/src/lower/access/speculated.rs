@@ -67,12 +67,6 @@ impl Speculated<'_> {
 }
 
 impl Lower<'_, '_> {
-    /// Whether the lanes are probably contiguous, so that the guard pays.
-    pub(super) fn is_speculated_contiguous(&mut self, access: Access) -> bool {
-        let assumed = self.assumed();
-        self.decided.is_speculated_contiguous(access, assumed)
-    }
-
     /// Whether the lanes of each quad are known to be contiguous.
     fn is_known(&mut self, speculated: &Speculated<'_>) -> bool {
         let step = self.quad_step(speculated.access.addr).map(i64::from);

@@ -4,6 +4,7 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{Access, Inst, InstData, Space, Type, Value};
 
 use super::forms::{Form, Kind};
+use crate::decisions::access_kinds::AccessKind;
 use crate::lower::{Buffer, Lower};
 use crate::ops::{Address, Strided, Val, Words, int_type, words};
 use crate::slots::lane_bytes;
@@ -18,7 +19,7 @@ pub(super) struct Stored<'a> {
 }
 
 impl Lower<'_, '_> {
-    pub(in crate::lower) fn store(&mut self, inst: Inst) {
+    pub(in crate::lower) fn store(&mut self, inst: Inst, kind: AccessKind) {
         let data = &self.func.insts[inst].data;
         let (InstData::Store { ty, args, .. }, Some(access)) = (data, data.access()) else {
             unreachable!("called for stores")
@@ -31,7 +32,7 @@ impl Lower<'_, '_> {
             true => ty.bytes(),
             false => access.bytes,
         };
-        if self.is_speculated_contiguous(access) {
+        if kind == AccessKind::Guarded {
             self.with_words(stored, |lower, form| {
                 lower.access_speculated(inst, form, access, bytes)
             });

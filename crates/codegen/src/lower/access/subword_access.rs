@@ -6,15 +6,16 @@ use ptxjit_vectorize::Variability;
 
 use super::forms::{Form, Kind};
 use super::stores::Stored;
+use crate::decisions::access_kinds::AccessKind;
 use crate::lower::Lower;
 use crate::ops::{Address, Words, int_type, subword_type};
 
 impl Lower<'_, '_> {
     /// A load of one narrow element for each lane.
-    pub(super) fn load_subword(&mut self, inst: Inst) -> Vec<cl::Value> {
+    pub(super) fn load_subword(&mut self, inst: Inst, kind: AccessKind) -> Vec<cl::Value> {
         let (access, Words { ty, .. }) = self.read_by(inst);
         let form = Form::LoadPacked(ty);
-        if self.is_speculated_contiguous(access) {
+        if kind == AccessKind::Guarded {
             return self.access_speculated(inst, form, access, access.bytes);
         }
         let place = self.place(access, Kind::Load);
