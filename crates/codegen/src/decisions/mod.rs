@@ -3,6 +3,7 @@
 //! where lanes keep their values while they wait. `lower` reads it.
 
 pub(crate) mod access_kinds;
+pub(crate) mod atomics;
 mod copies;
 mod counted;
 pub(crate) mod counters;

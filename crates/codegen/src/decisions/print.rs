@@ -8,6 +8,7 @@ use ptxjit_vectorize::print::{of_value, variability, why_waits};
 use ptxjit_vectorize::{Node, Variability};
 
 use super::access_kinds::AccessKind;
+use super::atomics::AtomicKind;
 use super::cta_ranges::Scope;
 use super::mask_classes::MaskClass;
 use super::nodes::NodeForm;
@@ -191,7 +192,11 @@ impl<'p> Printer<'p> {
                     self.line(*inst, "each lane: ");
                 }
             }
-            Unit::Access(inst, kind) => self.access(*inst, *kind),
+            Unit::Access(inst, kind) => {
+                let lanes = self.lanes_of(*inst, *kind);
+                self.noted(*inst, "", lanes);
+            }
+            Unit::Atomic(inst, kind) => self.noted(*inst, "", how(*kind).map(str::to_owned)),
             Unit::Effect(inst) => self.line(*inst, ""),
             Unit::Strips(insts) => {
                 let _ = writeln!(self.out, "{}strip by strip:", self.indent);
@@ -220,18 +225,16 @@ impl<'p> Printer<'p> {
     fn line(&mut self, inst: Inst, note: &str) {
         let access = self.decided.func.insts[inst].data.access();
         let kind = access.map(|access| self.decided.proved_kind(access, self.version));
-        self.noted(inst, note, kind);
+        let lanes = kind.and_then(|kind| self.lanes_of(inst, kind));
+        self.noted(inst, note, lanes);
     }
 
-    fn access(&mut self, inst: Inst, kind: AccessKind) {
-        self.noted(inst, "", Some(kind));
-    }
-
-    fn noted(&mut self, inst: Inst, note: &str, kind: Option<AccessKind>) {
+    /// An instruction, how its results are held, and what its lanes do.
+    fn noted(&mut self, inst: Inst, note: &str, lanes: Option<String>) {
         let text = print::inst(self.decided.func, inst);
         let results = self.decided.func.insts[inst].results.iter();
         let mut notes: Vec<String> = results.map(|&result| self.held(result)).collect();
-        notes.extend(kind.and_then(|kind| self.lanes_of(inst, kind)));
+        notes.extend(lanes);
         notes.dedup();
         let _ = write!(self.out, "{}{note}{}", self.indent, text.trim());
         if !notes.is_empty() {
@@ -283,5 +286,18 @@ impl<'p> Printer<'p> {
             AccessKind::Scattered => "each lane elsewhere".to_owned(),
         };
         Some(places + tested)
+    }
+}
+
+/// How the lanes of an atomic update memory.
+fn how(kind: AtomicKind) -> Option<&'static str> {
+    match kind {
+        AtomicKind::Lane => None,
+        AtomicKind::Combined(_) => Some("operands combined"),
+        AtomicKind::Tickets => Some("one sum, of which each lane gets its part"),
+        AtomicKind::InOrder => Some("one place, read and written once"),
+        AtomicKind::Rows(_) => Some("rows at once if they are aligned"),
+        AtomicKind::Unrolled => Some("lane after lane, unrolled if all run"),
+        AtomicKind::Loop => Some("lane after lane"),
     }
 }

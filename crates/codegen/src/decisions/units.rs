@@ -10,6 +10,7 @@ use ptxjit_vectorize::Variability;
 use smallvec::{SmallVec, smallvec};
 
 use super::access_kinds::AccessKind;
+use super::atomics::AtomicKind;
 use super::mask_classes::MaskClass;
 use super::nodes::NodeForm;
 use super::products::Group;
@@ -37,6 +38,7 @@ pub(crate) enum Unit {
     Copy(Inst, Inst),
     /// A load or a store.
     Access(Inst, AccessKind),
+    Atomic(Inst, AtomicKind),
     /// Another effect.
     Effect(Inst),
 }
@@ -141,15 +143,22 @@ impl<'a> Decisions<'a> {
             units.push(Unit::Copy(load, store));
             return 2;
         }
-        let node = &self.func.insts[insts[0]];
-        let result = node.results.first();
+        let result = self.func.insts[insts[0]].results.first();
         if !result.is_some_and(|&result| self.invariants.is_pinned(result)) {
-            units.push(match node.data.access() {
-                Some(access) => Unit::Access(insts[0], self.access_kind(access, assumed)),
-                None => Unit::Effect(insts[0]),
-            });
+            units.push(self.unit_of(insts[0], assumed));
         }
         1
+    }
+
+    /// An instruction that is not pure.
+    fn unit_of(&mut self, inst: Inst, assumed: Assumed<'_>) -> Unit {
+        if let Some(access) = self.func.insts[inst].data.access() {
+            return Unit::Access(inst, self.access_kind(access, assumed));
+        }
+        match self.atomic_kind(inst, assumed) {
+            Some(kind) => Unit::Atomic(inst, kind),
+            None => Unit::Effect(inst),
+        }
     }
 
     /// Masked loads test the mask, and code with branches keeps no schedule: only whole gangs run

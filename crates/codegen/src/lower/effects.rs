@@ -24,7 +24,6 @@ impl Lower<'_, '_> {
     pub(super) fn emit_effect(&mut self, inst: Inst) {
         let node = &self.func.insts[inst];
         match &node.data {
-            InstData::Atomic { .. } => self.atomic(inst),
             InstData::Fence { sem, .. } => {
                 if *sem == ir::MemSem::Sc || !cfg!(target_arch = "x86_64") {
                     self.b.ins().fence();
@@ -80,9 +79,10 @@ impl Lower<'_, '_> {
             InstData::Call { .. } | InstData::CallIndirect { .. } => {
                 unreachable!("calls were inlined or lowered")
             }
-            InstData::Load { .. } | InstData::MaskedLoad { .. } | InstData::Store { .. } => {
-                unreachable!("accesses are units of their own")
-            }
+            InstData::Load { .. }
+            | InstData::MaskedLoad { .. }
+            | InstData::Store { .. }
+            | InstData::Atomic { .. } => unreachable!("accesses are units of their own"),
             InstData::Const { .. }
             | InstData::VarAddr { .. }
             | InstData::FuncAddr { .. }

@@ -39,6 +39,10 @@ impl Lower<'_, '_> {
                 self.loc(self.func.insts[*inst].loc);
                 self.emit_access(*inst, *kind);
             }
+            Unit::Atomic(inst, kind) => {
+                self.loc(self.func.insts[*inst].loc);
+                self.atomic(*inst, *kind);
+            }
             Unit::Effect(inst) => {
                 self.loc(self.func.insts[*inst].loc);
                 self.emit_effect(*inst);

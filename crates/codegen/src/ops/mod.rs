@@ -54,7 +54,6 @@ pub(crate) use masks::Lanes;
 pub(crate) use memory::{Strided, Words, device, push_each, small_stride_width};
 pub(crate) use packing::words;
 pub(crate) use subword::subword_type;
-pub(crate) use updates::{Rmw, is_integer};
 pub(crate) use vectors::{
     Parts, Quad, Val, float_vector_type, int_type, sign_extended, vector_type,
 };

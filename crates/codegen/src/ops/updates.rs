@@ -10,6 +10,7 @@ use ptxjit_ir::{
 };
 
 use super::{Emitter, WINDOW, int_type};
+use crate::decisions::atomics::{Rmw, is_integer};
 
 /// The format of float elements, and whether there are two of them.
 fn float_fmt(fmt: AtomicFmt) -> Option<(FloatFmt, bool)> {
@@ -30,42 +31,10 @@ fn float_fmt(fmt: AtomicFmt) -> Option<(FloatFmt, bool)> {
     }
 }
 
-/// An atomic without its operands.
-#[derive(Copy, Clone)]
-pub(crate) struct Rmw {
-    pub op: AtomicOp,
-    pub fmt: AtomicFmt,
-    pub space: Space,
-}
-
 impl Rmw {
-    /// On memory of the CTA, which never runs on two workers at once: it needs no locked
-    /// instructions.
-    pub(crate) fn is_shared(self) -> bool {
-        matches!(self.space, Space::Shared | Space::SharedCluster)
-    }
-
     /// CLIF's own atomic, where it fits.
     pub(crate) fn native(self) -> Option<AtomicRmwOp> {
         native_op(self.op, self.fmt).filter(|_| !self.is_shared())
-    }
-}
-
-pub(crate) fn is_integer(fmt: AtomicFmt) -> bool {
-    match fmt {
-        AtomicFmt::B16
-        | AtomicFmt::B32
-        | AtomicFmt::B64
-        | AtomicFmt::U32
-        | AtomicFmt::S32
-        | AtomicFmt::U64
-        | AtomicFmt::S64 => true,
-        AtomicFmt::F16
-        | AtomicFmt::F16x2
-        | AtomicFmt::Bf16
-        | AtomicFmt::Bf16x2
-        | AtomicFmt::F32
-        | AtomicFmt::F64 => false,
     }
 }
 
@@ -160,16 +129,9 @@ impl Emitter<'_> {
         self.ins()
             .icmp_imm_u(IntCC::UnsignedGreaterThan, from, INFINITY - LEAST_NORMAL)
     }
-    /// Whether [`Emitter::update`] supports it. Where the hardware flushes subnormals, it supports
-    /// only additions that have to flush them.
+    /// Whether [`Emitter::update`] supports an operation.
     pub(crate) fn has_update(&self, rmw: Rmw) -> bool {
-        match (rmw.op, rmw.fmt) {
-            (AtomicOp::Add, AtomicFmt::F32) if self.flush_denormals => rmw.space == Space::Global,
-            (AtomicOp::Add | AtomicOp::Min | AtomicOp::Max, fmt) if !is_integer(fmt) => {
-                !self.flush_denormals
-            }
-            _ => true,
-        }
+        rmw.has_update(self.flush_denormals)
     }
 
     /// The new value of an element.

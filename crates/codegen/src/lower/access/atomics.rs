@@ -4,8 +4,9 @@ use cranelift_codegen::ir::{self as cl, InstBuilder};
 use ptxjit_ir::{self as ir, Access, Inst, InstData};
 
 use super::forms::Kind;
+use crate::decisions::atomics::{AtomicKind, Rmw};
 use crate::lower::Lower;
-use crate::ops::{Address, Parts, Place, Rmw, Val};
+use crate::ops::{Address, Parts, Place, Val};
 
 /// An atomic with its operands.
 pub(in crate::lower) struct Operands<'a> {
@@ -16,72 +17,85 @@ pub(in crate::lower) struct Operands<'a> {
 }
 
 impl Lower<'_, '_> {
-    pub(in crate::lower) fn atomic(&mut self, inst: Inst) {
-        let func = self.func;
-        let InstData::Atomic {
-            op,
-            fmt,
-            space,
-            addr,
-            offset,
-            ref args,
-            ..
-        } = func.insts[inst].data
+    pub(in crate::lower) fn atomic(&mut self, inst: Inst, kind: AtomicKind) {
+        let node = &self.func.insts[inst];
+        let (
+            InstData::Atomic {
+                addr, offset, args, ..
+            },
+            Some(rmw),
+        ) = (&node.data, Rmw::of(&node.data))
         else {
             unreachable!("called for atomics")
         };
         if self.add_privately(inst) {
             return;
         }
-        let rmw = Rmw { op, fmt, space };
-        let bytes = fmt.ty().bytes();
         let access = Access {
-            space,
-            addr,
-            offset,
-            bytes,
+            space: rmw.space,
+            addr: *addr,
+            offset: *offset,
+            bytes: rmw.fmt.ty().bytes(),
         };
         let place = self.place(access, Kind::Atomic);
-        let result = func.insts[inst].results.first().copied();
+        let result = node.results.first().copied();
         let result = result.filter(|&result| self.decided.is_used[result]);
-        if self.b.lanes == 1 || self.lane.active.is_some() {
-            let at = self.b.lane_address(&place.address, 0);
-            let at = self.b.plus(at, i64::from(place.offset));
-            let operands: Vec<cl::Value> = args.iter().map(|&arg| self.scalar(arg)).collect();
-            let old = self.rmw(rmw, at, &operands);
-            if let Some(result) = result {
-                self.def(result, Val::Uniform(old));
-            }
-            return;
-        }
         let operands = Operands {
             rmw,
             args,
             result: result.is_some(),
         };
-        let olds = self.atomic_gang(&operands, &place);
+        let old = match kind == AtomicKind::Lane {
+            true => Val::Uniform(self.atomic_lane(&operands, &place)),
+            false => Val::Varying(self.atomic_gang(kind, &operands, &place)),
+        };
         if let Some(result) = result {
-            self.def(result, Val::Varying(olds));
+            self.def(result, old);
         }
     }
 
+    /// An atomic of the only lane.
+    fn atomic_lane(&mut self, operands: &Operands<'_>, place: &Place) -> cl::Value {
+        let at = self.b.lane_address(&place.address, 0);
+        let at = self.b.plus(at, i64::from(place.offset));
+        let args = operands.args.iter();
+        let args: Vec<cl::Value> = args.map(|&arg| self.scalar(arg)).collect();
+        self.rmw(operands.rmw, at, &args)
+    }
+
     /// An atomic of a gang; the result is the old values, none where they are not used.
-    fn atomic_gang(&mut self, operands: &Operands<'_>, place: &Place) -> Parts {
-        let rmw = operands.rmw;
-        if let Address::Scalar(at) = place.address {
-            let at = self.b.plus(at, i64::from(place.offset));
-            if let Some(olds) = self.atomic_at_one_place(operands, at) {
-                return olds;
+    fn atomic_gang(&mut self, kind: AtomicKind, operands: &Operands<'_>, place: &Place) -> Parts {
+        match kind {
+            AtomicKind::Lane => unreachable!("a gang has several lanes"),
+            AtomicKind::Combined(op) => {
+                let at = self.only_place(place);
+                self.update_combined(op, operands, at);
+                Parts::new()
             }
+            AtomicKind::Tickets => {
+                let at = self.only_place(place);
+                self.tickets(operands, at)
+            }
+            AtomicKind::InOrder => {
+                let at = self.only_place(place);
+                self.update_in_order(operands, at)
+            }
+            AtomicKind::Rows(update) => self.atomic_rows(update, operands, place),
+            AtomicKind::Unrolled => self.atomic_one_by_one(operands, place),
+            AtomicKind::Loop => self.atomic_loop(operands, place),
         }
-        if let Some(olds) = self.atomic_side_by_side(operands, place) {
-            return olds;
-        }
-        // Other operations take longer than the loop around them.
-        let is_plain = rmw.is_shared() && self.b.has_update(rmw);
-        if !is_plain || self.node.version.is_general {
-            return self.atomic_loop(operands, place);
-        }
+    }
+
+    /// The place that all lanes update.
+    fn only_place(&mut self, place: &Place) -> cl::Value {
+        let Address::Scalar(at) = place.address else {
+            unreachable!("all lanes update one place")
+        };
+        self.b.plus(at, i64::from(place.offset))
+    }
+
+    /// Lane after lane, without a loop if all run.
+    fn atomic_one_by_one(&mut self, operands: &Operands<'_>, place: &Place) -> Parts {
         let Some(full) = self.unless_full() else {
             return self.atomic_unrolled(operands, place);
         };

@@ -10,64 +10,32 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, MemFlagsData, types};
 use ptxjit_abi::SlowForm;
 use ptxjit_abi::object::Helper;
-use ptxjit_ir::{
-    AtomicFmt, AtomicOp, FloatBinaryOp, FloatFmt, FloatMode, IntBinaryOp, Space, Type,
-};
+use ptxjit_ir::{AtomicFmt, AtomicOp, FloatBinaryOp, FloatFmt, FloatMode};
 use ptxjit_vectorize::Variability;
 use smallvec::SmallVec;
 
+use crate::decisions::atomics::{Rmw, Update};
 use crate::lower::access::atomics::Operands;
 use crate::lower::{Buffer, Lower};
-use crate::ops::{Address, Parts, Place, Rmw, Strided, Words, Wrapping, int_type, vector_type};
+use crate::ops::{Address, Parts, Place, Strided, Words, Wrapping, int_type, vector_type};
 use crate::slots::lane_bytes;
 
 /// Bytes of one compare-and-swap.
 const ROW: i64 = 16;
 
-/// How an element is updated.
-#[derive(Copy, Clone)]
-enum Update {
-    Int(IntBinaryOp, Type),
-    Sum(FloatFmt),
-}
-
-impl Update {
-    fn of(rmw: Rmw) -> Option<Update> {
-        use AtomicFmt::{F32, F64, S32, S64, U32, U64};
-        Some(match (rmw.op, rmw.fmt) {
-            // Whether subnormals are flushed depends on the space.
-            (AtomicOp::Add, F32) if rmw.space == Space::Global => Update::Sum(FloatFmt::F32),
-            (AtomicOp::Add, F64) => Update::Sum(FloatFmt::F64),
-            (AtomicOp::Min, U32 | U64) => Update::Int(IntBinaryOp::Umin, rmw.fmt.ty()),
-            (AtomicOp::Max, U32 | U64) => Update::Int(IntBinaryOp::Umax, rmw.fmt.ty()),
-            (AtomicOp::Min, S32 | S64) => Update::Int(IntBinaryOp::Smin, rmw.fmt.ty()),
-            (AtomicOp::Max, S32 | S64) => Update::Int(IntBinaryOp::Smax, rmw.fmt.ty()),
-            _ => return None,
-        })
-    }
-}
-
 impl Lower<'_, '_> {
-    /// The operations of contiguous lanes, if the access is contiguous; returns the old values.
-    pub(super) fn atomic_side_by_side(
+    /// The operations of contiguous lanes by rows, if those are aligned; returns the old values.
+    pub(super) fn atomic_rows(
         &mut self,
+        update: Update,
         operands: &Operands<'_>,
         place: &Place,
-    ) -> Option<Parts> {
-        let rmw = operands.rmw;
-        let ty = rmw.fmt.ty();
-        let (at, stride) = match place.address {
-            Address::Strided(at, stride) | Address::MayWrap(Wrapping { at, stride, .. }) => {
-                (at, stride)
-            }
-            Address::Scalar(_) | Address::Lanes(_) | Address::Lanes32(..) => return None,
+    ) -> Parts {
+        let ty = operands.rmw.fmt.ty();
+        let (Address::Strided(at, _) | Address::MayWrap(Wrapping { at, .. })) = place.address
+        else {
+            unreachable!("the lanes are contiguous")
         };
-        let is_possible =
-            !rmw.is_shared() && !self.node.version.is_general && self.b.has_update(rmw);
-        if stride != i64::from(ty.bytes()) || !is_possible || !self.inputs.target.wide_cas {
-            return None;
-        }
-        let update = Update::of(rmw)?;
         let first = self.b.plus(at, i64::from(place.offset));
         let rest = self.b.ins().band_imm_s(first, ROW - 1);
         let mut fits = self.b.ins().icmp_imm_s(IntCC::Equal, rest, 0);
@@ -89,7 +57,7 @@ impl Lower<'_, '_> {
             |lower| lower.cas_contiguous(operands, update, at, place.offset),
             |lower| lower.atomic_loop(operands, place).to_vec(),
         );
-        Some(Parts::from_vec(olds))
+        Parts::from_vec(olds)
     }
 
     /// All lanes run, contiguous from a multiple of 16 bytes on.

@@ -17,8 +17,9 @@ use ptxjit_ir::{
 use ptxjit_vectorize::{LaneLoop, Node, Variability};
 
 use super::forms::Kind;
+use crate::decisions::atomics::Rmw;
 use crate::lower::{Buffer, Lower};
-use crate::ops::{Address, Alignment, Place, Rmw, int_type};
+use crate::ops::{Address, Alignment, Place, int_type};
 
 /// No access is longer than this, nor does one cross a multiple of it.
 const LINE: i64 = 64;

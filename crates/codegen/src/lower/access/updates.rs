@@ -1,32 +1,13 @@
 //! Atomic operations of a whole gang on one element.
 
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
-use ptxjit_ir::{AtomicFmt, AtomicOp, IntBinaryOp, Type};
+use ptxjit_ir::{IntBinaryOp, Type};
 use ptxjit_vectorize::Variability;
 
+use crate::decisions::atomics::Rmw;
 use crate::lower::Lower;
 use crate::lower::access::atomics::Operands;
-use crate::ops::{Parts, Rmw, int_type, is_integer, vector_type};
-
-/// The op that combines operands before the element is updated, for ops whose order does not
-/// matter.
-fn combining(rmw: Rmw) -> Option<IntBinaryOp> {
-    if !is_integer(rmw.fmt) || rmw.fmt.ty() < Type::B32 {
-        return None;
-    }
-    let signed = matches!(rmw.fmt, AtomicFmt::S32 | AtomicFmt::S64);
-    match rmw.op {
-        AtomicOp::Add => Some(IntBinaryOp::Add),
-        AtomicOp::And => Some(IntBinaryOp::And),
-        AtomicOp::Or => Some(IntBinaryOp::Or),
-        AtomicOp::Xor => Some(IntBinaryOp::Xor),
-        AtomicOp::Min if signed => Some(IntBinaryOp::Smin),
-        AtomicOp::Min => Some(IntBinaryOp::Umin),
-        AtomicOp::Max if signed => Some(IntBinaryOp::Smax),
-        AtomicOp::Max => Some(IntBinaryOp::Umax),
-        AtomicOp::Exch | AtomicOp::Cas | AtomicOp::Inc | AtomicOp::Dec => None,
-    }
-}
+use crate::ops::{Parts, int_type, vector_type};
 
 /// The neutral operand.
 #[expect(clippy::wildcard_enum_match_arm, reason = "sums begin at zero")]
@@ -40,31 +21,15 @@ fn neutral(op: IntBinaryOp, ty: Type) -> u64 {
 }
 
 impl Lower<'_, '_> {
-    /// The operations of all running lanes on one element, as if in sequence, in ascending
-    /// order; `None` if they must be.
-    pub(super) fn atomic_at_one_place(
+    /// One operation with the combined operands of all running lanes.
+    pub(super) fn update_combined(
         &mut self,
+        op: IntBinaryOp,
         operands: &Operands<'_>,
         at: cl::Value,
-    ) -> Option<Parts> {
-        let rmw = operands.rmw;
-        match combining(rmw) {
-            Some(op) if !operands.result => {
-                let all = self.combined(op, operands);
-                self.rmw_once(rmw, at, all);
-                Some(Parts::new())
-            }
-            Some(IntBinaryOp::Add) if rmw.fmt.ty() == Type::B32 => self.tickets(operands, at),
-            Some(_) => None,
-            None => {
-                let orderly = !operands.result && self.b.has_update(rmw);
-                orderly.then(|| self.update_in_order(operands, at))
-            }
-        }
-    }
-
-    fn rmw_once(&mut self, rmw: Rmw, at: cl::Value, operand: cl::Value) -> cl::Value {
-        self.rmw(rmw, at, &[operand])
+    ) {
+        let all = self.combined(op, operands);
+        self.rmw(operands.rmw, at, &[all]);
     }
 
     /// The combined operands of all running lanes.
@@ -125,13 +90,10 @@ impl Lower<'_, '_> {
     }
 
     /// Additions of one number by all running lanes: each gets the sum before it.
-    fn tickets(&mut self, operands: &Operands<'_>, at: cl::Value) -> Option<Parts> {
+    pub(super) fn tickets(&mut self, operands: &Operands<'_>, at: cl::Value) -> Parts {
         let arg = operands.args[0];
-        if self.variability(arg) != Variability::Uniform {
-            return None;
-        }
         let all = self.repeated(IntBinaryOp::Add, Type::B32, arg);
-        let old = self.rmw_once(operands.rmw, at, all);
+        let old = self.rmw(operands.rmw, at, &[all]);
         let old = self.b.splat(Type::B32, old);
         let step = self.scalar(arg);
         let step = self.b.splat(Type::B32, step);
@@ -142,7 +104,7 @@ impl Lower<'_, '_> {
             }
             None => None,
         };
-        let olds = (0..self.b.quads())
+        (0..self.b.quads())
             .map(|q| {
                 let lanes = (4 * q as u32..).take(4);
                 let before = match bits {
@@ -162,13 +124,12 @@ impl Lower<'_, '_> {
                 let sum = self.b.ins().imul(before, step);
                 self.b.ins().iadd(old, sum)
             })
-            .collect();
-        Some(olds)
+            .collect()
     }
 
     /// Updates one element by the operands of all running lanes in their order, reading and writing
     /// it once.
-    fn update_in_order(&mut self, operands: &Operands<'_>, at: cl::Value) -> Parts {
+    pub(super) fn update_in_order(&mut self, operands: &Operands<'_>, at: cl::Value) -> Parts {
         let rmw = operands.rmw;
         let bits = self.unless_full().map(|_| self.mask_as_bits());
         let args: Vec<_> = (0..self.b.lanes)
