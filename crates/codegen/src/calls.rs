@@ -267,10 +267,9 @@ impl Ctx<'_> {
     fn users<T>(&self, values: &BTreeMap<Value, T>) -> BTreeMap<Value, BTreeSet<Block>> {
         let mut users: BTreeMap<Value, BTreeSet<Block>> = BTreeMap::new();
         for block in self.func.blocks.keys() {
-            for value in self.uses(block) {
-                if values.contains_key(&value) {
-                    users.entry(value).or_default().insert(block);
-                }
+            let uses = self.uses(block).into_iter();
+            for value in uses.filter(|value| values.contains_key(value)) {
+                users.entry(value).or_default().insert(block);
             }
         }
         users

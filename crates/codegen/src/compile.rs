@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use cranelift_codegen::ir as cl;
+use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::isa::CallConv;
 use cranelift_codegen::timing::{self, Pass, Profiler};
 use cranelift_codegen::{CodegenError, CompiledCode, Context};
@@ -483,15 +484,8 @@ fn refused(error: CodegenError, context: &Context) -> CompileError {
 
 fn enter_signature() -> cl::Signature {
     let mut sig = cl::Signature::new(CallConv::triple_default(&target_lexicon::Triple::host()));
-    sig.params = [
-        cl::types::I64,
-        cl::types::I32,
-        cl::types::I32,
-        cl::types::I32,
-    ]
-    .map(cl::AbiParam::new)
-    .to_vec();
-    sig.returns.push(cl::AbiParam::new(cl::types::I32));
+    sig.params = [I64, I32, I32, I32].map(cl::AbiParam::new).to_vec();
+    sig.returns.push(cl::AbiParam::new(I32));
     sig
 }
 

@@ -5,16 +5,9 @@ use ptxjit_ir::{FloatFmt, FloatUnaryOp, Function, InstData, NumFmt};
 /// True if some f32 operation flushes, all do whose result depends on it, and no other format is
 /// worked in.
 pub(crate) fn all_flush(func: &Function) -> bool {
-    let mut any = false;
-    let listed = func.blocks.values().flat_map(|block| block.insts.iter());
-    for &inst in listed {
-        match flushes(&func.insts[inst].data) {
-            Some(true) => any = true,
-            Some(false) => return false,
-            None => {}
-        }
-    }
-    any
+    let insts = func.blocks.values().flat_map(|block| &block.insts);
+    let mut each = insts.filter_map(|&inst| flushes(&func.insts[inst].data));
+    each.next() == Some(true) && each.all(|flushes| flushes)
 }
 
 /// None: the mode does not matter to the instruction.

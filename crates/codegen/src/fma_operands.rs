@@ -4,6 +4,7 @@
 //! a factor without any is put first. In f32 alone: a NaN result is made canonical there, while in
 //! f64 the order decides which NaN operand is returned.
 
+use crate::clif;
 use cranelift_codegen::ir::{Block, Function, InstructionData, Opcode, Value, types};
 use cranelift_entity::SecondaryMap;
 
@@ -48,14 +49,11 @@ pub(crate) fn order(func: &mut Function) {
 }
 
 fn for_each_arg(func: &Function, mut visit: impl FnMut(&Function, Value, Opcode)) {
-    for block in func.layout.blocks() {
-        for inst in func.layout.block_insts(block) {
-            let opcode = func.dfg.insts[inst].opcode();
-            if opcode != Opcode::Bitcast {
-                func.dfg
-                    .inst_values(inst)
-                    .for_each(|arg| visit(func, arg, opcode));
-            }
+    for inst in clif::insts(func) {
+        let opcode = func.dfg.insts[inst].opcode();
+        if opcode != Opcode::Bitcast {
+            let args = func.dfg.inst_values(inst);
+            args.for_each(|arg| visit(func, arg, opcode));
         }
     }
 }

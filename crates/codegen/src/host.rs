@@ -7,6 +7,7 @@ use cranelift_codegen::ir::{Function, Inst, Opcode, types};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
 
+use crate::clif;
 use crate::compile::CompileError;
 use crate::wide::{self, Masks};
 
@@ -26,15 +27,11 @@ impl Selection {
     /// the other kind, takes two conversions and a long product, or three short products and five
     /// instructions around them.
     pub(crate) fn of(func: &Function, in_one_pass: bool) -> Selection {
-        let insts = func
-            .layout
-            .blocks()
-            .flat_map(|block| func.layout.block_insts(block));
         let is_product = |&inst: &Inst| {
             func.dfg.insts[inst].opcode() == Opcode::Imul
                 && func.dfg.value_type(func.dfg.first_result(inst)) == types::I64X2
         };
-        let (widened, others): (Vec<Inst>, Vec<Inst>) = insts
+        let (widened, others): (Vec<Inst>, Vec<Inst>) = clif::insts(func)
             .filter(is_product)
             .partition(|&inst| wide::is_of_widened(func, inst));
         Selection {

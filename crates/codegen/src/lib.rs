@@ -12,6 +12,7 @@
 
 mod calls;
 mod chains;
+mod clif;
 mod code_space;
 mod compile;
 mod decisions;

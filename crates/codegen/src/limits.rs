@@ -251,8 +251,8 @@ fn n_branch_args(func: &cl::Function) -> usize {
         let counts = calls.iter().map(|call| call.len(&func.dfg.value_lists));
         counts.sum::<usize>()
     };
-    let ends = func.layout.blocks();
-    let ends = ends.filter_map(|it| func.layout.last_inst(it));
+    let blocks = func.layout.blocks();
+    let ends = blocks.filter_map(|block| func.layout.last_inst(block));
     ends.map(args).sum()
 }
 

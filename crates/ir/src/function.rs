@@ -202,10 +202,15 @@ impl Function {
         insts.map(|&inst| &self.insts[inst])
     }
 
+    /// The results of a block's instructions.
+    pub fn results_in(&self, block: Block) -> impl Iterator<Item = &Value> {
+        self.insts_in(block).flat_map(|node| &node.results)
+    }
+
     /// The values that a block defines: its parameters, and the results of its instructions.
     pub fn defined_in(&self, block: Block) -> impl Iterator<Item = Value> {
         let params = self.blocks[block].params.iter();
-        let results = self.insts_in(block).flat_map(|node| &node.results);
+        let results = self.results_in(block);
         params.chain(results).copied()
     }
 

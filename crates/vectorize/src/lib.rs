@@ -135,6 +135,13 @@ impl Plan {
         Some(&self.waits[number as usize])
     }
 
+    /// The instructions of a block but the one at which its lanes wait.
+    pub fn insts_after_wait<'f>(&self, func: &'f Function, block: Block) -> &'f [Inst] {
+        let wait = self.wait_at(block);
+        let n_waits = usize::from(wait.is_some_and(|wait| wait.is_at_inst()));
+        &func.blocks[block].insts[n_waits..]
+    }
+
     /// Whether threads start at a block, or go on there after a call: other code leads to it.
     pub fn starts_at(&self, block: Block) -> bool {
         let kind = self.wait_at(block).map(|wait| wait.kind);

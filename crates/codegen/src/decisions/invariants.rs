@@ -154,8 +154,7 @@ impl<'a> Finder<'a> {
         let live = self.plan.waits.iter().flat_map(|wait| &wait.live);
         let mut wanted: Vec<Value> = live.copied().collect();
         if level == Level::Cta {
-            let nodes = self.func.insts_in(self.func.entry);
-            wanted.extend(nodes.flat_map(|node| &node.results));
+            wanted.extend(self.func.results_in(self.func.entry));
         }
         let is_own = |value| self.level(value, DEPTH) == Some(level);
         wanted.retain(|&value| self.func.as_const(value).is_none() && is_own(value));
@@ -249,10 +248,7 @@ mod tests {
         let (func, found) = found(1000);
         assert_eq!(found.of_cta.len(), MOST_OF_CTA);
         for (value, _) in func.values.iter() {
-            let Some(data) = func.def_inst(value) else {
-                continue;
-            };
-            let is_addr = matches!(data, InstData::VarAddr { .. });
+            let is_addr = matches!(func.def_inst(value), Some(InstData::VarAddr { .. }));
             assert!(found.is_pinned(value) || !is_addr, "{value}");
         }
     }

@@ -18,7 +18,7 @@ pub(crate) fn values(func: &Function, plan: &Plan) -> SecondaryMap<Value, bool> 
     let mut out = SecondaryMap::new();
     let is_for_one = |block: &Block| plan.single_lane[*block] != SingleLane::No;
     for block in func.blocks.keys().filter(is_for_one) {
-        let results = func.insts_in(block).flat_map(|node| &node.results);
+        let results = func.results_in(block);
         results.for_each(|&result| out[result] = true);
     }
     out

@@ -120,7 +120,7 @@ impl<'a> Decisions<'a> {
         let mut crosses = self.plan.escapes.clone();
         let mut home: SecondaryMap<Value, usize> = SecondaryMap::new();
         for block in self.func.blocks.keys() {
-            for &result in self.func.insts_in(block).flat_map(|node| &node.results) {
+            for &result in self.func.results_in(block) {
                 (home[result], crosses[result]) = (chain_of[block], false);
             }
         }
@@ -146,9 +146,7 @@ impl<'a> Decisions<'a> {
 
     /// The instructions of a block but the one at which its lanes wait.
     pub(crate) fn insts_after_wait(&self, block: Block) -> &'a [Inst] {
-        let wait = self.plan.wait_at(block);
-        let n_waits = usize::from(wait.is_some_and(|wait| wait.is_at_inst()));
-        &self.func.blocks[block].insts[n_waits..]
+        self.plan.insts_after_wait(self.func, block)
     }
 
     /// Whether a node's code gets much shorter if accesses need not test which lanes run.

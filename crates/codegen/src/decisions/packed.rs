@@ -72,7 +72,7 @@ impl Finder<'_> {
             return carried;
         }
         for block in self.func.blocks.keys() {
-            for &result in self.func.insts_in(block).flat_map(|node| &node.results) {
+            for &result in self.func.results_in(block) {
                 carried[result] |=
                     self.is_narrow(result) && packed.made[result] && self.plan.escapes[result];
             }

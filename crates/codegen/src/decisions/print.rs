@@ -58,24 +58,24 @@ impl<'p> Printer<'p> {
         if n_branches > 0 {
             let _ = writeln!(self.out, "  decided branches: {n_branches}");
         }
-        for number in 0..self.decided.plan.waits.len() {
-            self.phase(number);
+        for nth in 0..self.decided.plan.waits.len() {
+            self.phase(nth);
         }
         self.indent = "    ";
         self.ahead(&self.decided.invariants.of_gang);
     }
 
     /// The loop over gangs that enters them at a resume point.
-    fn phase(&mut self, number: usize) {
-        let why = why_waits(self.decided.plan.waits[number].kind);
-        let next = match self.decided.phases.next(number).map(usize::from) {
+    fn phase(&mut self, nth: usize) {
+        let why = why_waits(self.decided.plan.waits[nth].kind);
+        let next = match self.decided.phases.next(nth).map(usize::from) {
             Some(next) if next < self.decided.plan.waits.len() => format!("all are at {next}"),
             Some(_) => "the CTA has ended".to_owned(),
             None => "they are where they have stopped".to_owned(),
         };
         let _ = writeln!(
             self.out,
-            "  for each gang at resume point {number} ({why}); then {next}"
+            "  for each gang at resume point {nth} ({why}); then {next}"
         );
     }
 

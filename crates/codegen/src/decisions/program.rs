@@ -31,9 +31,8 @@ impl<'a> Decisions<'a> {
             Some(block) => self.node(pos, block, &mut n_done),
             None => SmallVec::new(),
         });
-        Program {
-            nodes: versions.collect(),
-        }
+        let nodes = versions.collect();
+        Program { nodes }
     }
 
     /// The versions of a node. The nodes before have done its first `n_done` instructions; units

@@ -183,15 +183,11 @@ impl Finder<'_> {
     }
 
     fn products(&self) -> Vec<Inst> {
-        let blocks = self.func.blocks.iter();
-        let for_all = blocks.filter(|&(block, _)| self.is_for_all(block));
-        let insts = for_all.flat_map(|(block, data)| {
-            let wait = self.plan.wait_at(block);
-            let n_waits = usize::from(wait.is_some_and(|wait| wait.is_at_inst()));
-            data.insts[n_waits..].iter().copied()
-        });
-        let products = insts.filter(|&inst| product(self.func, inst).is_some());
-        products.collect()
+        let blocks = self.func.blocks.keys();
+        let for_all = blocks.filter(|&block| self.is_for_all(block));
+        let insts = for_all.flat_map(|block| self.plan.insts_after_wait(self.func, block));
+        let is_product = |inst: &Inst| product(self.func, *inst).is_some();
+        insts.copied().filter(is_product).collect()
     }
 
     /// Whether a block runs for all lanes of its mask at once.

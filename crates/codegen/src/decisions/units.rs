@@ -183,11 +183,10 @@ impl<'a> Decisions<'a> {
     /// Loads where they are, and the runs of pure instructions between them.
     pub(super) fn in_order(&self, stretch: &[Inst], assumed: Assumed<'_>, units: &mut Vec<Unit>) {
         for run in stretch.chunk_by(|&a, &b| self.is_pure(a) && self.is_pure(b)) {
-            match self.func.insts[run[0]].data.access() {
-                // Its lanes do not vary.
-                Some(access) => {
-                    units.push(Unit::Access(run[0], self.proved_kind(access, assumed)));
-                }
+            // The lanes of its accesses do not vary.
+            let access = self.func.insts[run[0]].data.access();
+            match access.map(|access| self.proved_kind(access, assumed)) {
+                Some(kind) => units.push(Unit::Access(run[0], kind)),
                 None => self.run(run, assumed, units),
             }
         }

@@ -202,22 +202,15 @@ impl Emitter<'_> {
     }
 
     /// Both halves of the full products of 32-bit lanes.
-    pub(super) fn wide_products(
+    pub(crate) fn wide_products(
         &mut self,
         signed: bool,
         x: cl::Value,
         y: cl::Value,
     ) -> [cl::Value; 2] {
         // Cranelift selects pmuldq and pmuludq for these.
-        if signed {
-            let (a, b) = (self.ins().swiden_low(x), self.ins().swiden_low(y));
-            let (c, d) = (self.ins().swiden_high(x), self.ins().swiden_high(y));
-            [self.ins().imul(a, b), self.ins().imul(c, d)]
-        } else {
-            let (a, b) = (self.ins().uwiden_low(x), self.ins().uwiden_low(y));
-            let (c, d) = (self.ins().uwiden_high(x), self.ins().uwiden_high(y));
-            [self.ins().imul(a, b), self.ins().imul(c, d)]
-        }
+        let ([a, c], [b, d]) = (self.widened(signed, x), self.widened(signed, y));
+        [self.ins().imul(a, b), self.ins().imul(c, d)]
     }
 
     fn mul_hi_words(&mut self, signed: bool, x: cl::Value, y: cl::Value) -> cl::Value {

@@ -153,28 +153,16 @@ impl Emitter<'_> {
             (ResizeOp::Trunc, _) => self.lanes_masked(to, x),
             (ResizeOp::Uext, Type::B1) => self.ins().ushr_imm_s(x, 31),
             (ResizeOp::Uext, _) => x,
-            (ResizeOp::Sext, Type::B1 | Type::B32) => self.if_narrow_masked(to, x),
+            (ResizeOp::Sext, Type::B1 | Type::B32) => self.lanes_masked(to, x),
             (ResizeOp::Sext, _) => {
                 let signed = self.lanes_signed(from, x);
-                self.if_narrow_masked(to, signed)
+                self.lanes_masked(to, signed)
             }
         };
         if to != Type::B64 {
             return Quad::from_elem(lanes, 1);
         }
-        if op == ResizeOp::Sext {
-            [self.ins().swiden_low(lanes), self.ins().swiden_high(lanes)]
-                .into_iter()
-                .collect()
-        } else {
-            [self.ins().uwiden_low(lanes), self.ins().uwiden_high(lanes)]
-                .into_iter()
-                .collect()
-        }
-    }
-
-    fn if_narrow_masked(&mut self, to: Type, x: cl::Value) -> cl::Value {
-        self.lanes_masked(to, x)
+        Quad::from(self.widened(op == ResizeOp::Sext, lanes))
     }
 
     pub(crate) fn vector_compare(&mut self, op: CompareOp, ty: Type, x: Quad, y: Quad) -> Quad {

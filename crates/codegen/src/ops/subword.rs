@@ -38,16 +38,21 @@ impl Emitter<'_> {
         }
     }
 
+    /// `mask ? x : y` of packed vectors.
     pub(crate) fn subword_blend(
         &mut self,
-        mask: cl::Value,
-        x: cl::Value,
-        y: cl::Value,
-    ) -> cl::Value {
-        let ty = self.func.dfg.value_type(x);
-        let [mask, x, y] = [mask, x, y].map(|part| self.cast_vector(part, types::I8X16));
-        let chosen = self.choose(mask, x, y);
-        self.cast_vector(chosen, ty)
+        mask: &Parts,
+        x: &[cl::Value],
+        y: &[cl::Value],
+    ) -> Parts {
+        let blend = |i: usize| {
+            let ty = self.func.dfg.value_type(x[i]);
+            let [mask, x, y] = [mask[i], x[i], y[i]];
+            let [mask, x, y] = [mask, x, y].map(|part| self.cast_vector(part, types::I8X16));
+            let chosen = self.choose(mask, x, y);
+            self.cast_vector(chosen, ty)
+        };
+        (0..y.len()).map(blend).collect()
     }
 
     pub(crate) fn lane_width(&self, parts: &Parts) -> u32 {
@@ -59,10 +64,7 @@ impl Emitter<'_> {
             masks = self.each_pair(&masks, |b, x, y| b.ins().snarrow(x, y));
         }
         while self.lane_width(&masks) < bits {
-            masks = masks
-                .into_iter()
-                .flat_map(|mask| [self.ins().swiden_low(mask), self.ins().swiden_high(mask)])
-                .collect();
+            masks = self.widened_each(true, &masks);
         }
         masks
     }
@@ -107,9 +109,7 @@ impl Emitter<'_> {
                 self.masks_of_width(parts, bits)
             }
         };
-        (0..old.len())
-            .map(|i| self.subword_blend(masks[i], new[i], old[i]))
-            .collect()
+        self.subword_blend(&masks, new, old)
     }
 
     /// Bits as lane masks of 8 or 16 bits.

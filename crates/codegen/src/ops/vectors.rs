@@ -230,7 +230,21 @@ impl Emitter<'_> {
 
     /// Widens a quad's mask to the two masks of 64-bit lanes.
     pub(crate) fn widen_mask(&mut self, mask: cl::Value) -> [cl::Value; 2] {
-        [self.ins().swiden_low(mask), self.ins().swiden_high(mask)]
+        self.widened(true, mask)
+    }
+
+    /// A vector's lower and upper lanes, sign- or zero-extended to twice their width.
+    pub(crate) fn widened(&mut self, signed: bool, x: cl::Value) -> [cl::Value; 2] {
+        match signed {
+            true => [self.ins().swiden_low(x), self.ins().swiden_high(x)],
+            false => [self.ins().uwiden_low(x), self.ins().uwiden_high(x)],
+        }
+    }
+
+    /// The same of each of some vectors.
+    pub(crate) fn widened_each(&mut self, signed: bool, parts: &[cl::Value]) -> Parts {
+        let both = parts.iter().flat_map(|&part| self.widened(signed, part));
+        both.collect()
     }
 
     /// The low words of four 64-bit lanes.

@@ -12,6 +12,7 @@ use cranelift_frontend::FunctionBuilder;
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic as M};
 
 use super::ymm;
+use crate::clif;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Shift {
@@ -50,11 +51,7 @@ pub(crate) fn is_stand_in(opcode: Opcode, ty: Type) -> bool {
 /// Makes the shifts of a compiled function, whose instructions may have become ones of 256 bits.
 pub(crate) fn put_in(func: &Function, compiled: &CompiledCode, code: &mut [u8]) {
     let dfg = &func.dfg;
-    let mut insts = func
-        .layout
-        .blocks()
-        .flat_map(|block| func.layout.block_insts(block));
-    let has_any = insts.any(|inst| {
+    let has_any = clif::insts(func).any(|inst| {
         let results = dfg.inst_results(inst).first();
         results.is_some_and(|&result| is_stand_in(dfg.insts[inst].opcode(), dfg.value_type(result)))
     });

@@ -42,6 +42,7 @@ pub(crate) use self::isomorphic::is_of_widened;
 use self::isomorphic::{args_of, is_lane_wise, is_narrowing, is_pair, is_same};
 use self::tests::{Bits, Test};
 use super::ymm;
+use crate::clif;
 
 /// The mark of loads and stores of 256 bits.
 pub(crate) const WIDE: TrapCode = TrapCode::unwrap_user(2);
@@ -80,11 +81,7 @@ impl Signs {
     fn free(func: &Function) -> Option<Signs> {
         let is_moved_by = |by: u8| move |mask: &[u8]| mask.iter().copied().eq(by..by + 16);
         let shuffles = || {
-            let insts = func
-                .layout
-                .blocks()
-                .flat_map(|block| func.layout.block_insts(block));
-            insts.filter_map(|inst| match func.dfg.insts[inst] {
+            clif::insts(func).filter_map(|inst| match func.dfg.insts[inst] {
                 InstructionData::Shuffle { imm, .. } => Some(func.dfg.immediates[imm].as_slice()),
                 _ => None,
             })
@@ -273,15 +270,11 @@ impl<'a> Pairs<'a> {
             edges_to: SecondaryMap::new(),
             lane_wise: Vec::new(),
         };
-        let mut at = 0;
-        for block in func.layout.blocks() {
-            for inst in func.layout.block_insts(block) {
-                pairs.position[inst] = at;
-                at += 1;
-                pairs.note_edges(inst);
-                if is_lane_wise(func, inst) {
-                    pairs.lane_wise.push(inst);
-                }
+        for (at, inst) in (0..).zip(clif::insts(func)) {
+            pairs.position[inst] = at;
+            pairs.note_edges(inst);
+            if is_lane_wise(func, inst) {
+                pairs.lane_wise.push(inst);
             }
         }
         pairs.find_even();
@@ -493,9 +486,8 @@ impl<'a> Pairs<'a> {
             return SmallVec::new();
         };
         let edges = self.edges_to[block].iter().map(|&edge| &self.edges[edge]);
-        edges
-            .filter_map(|edge| Some((edge.branch, edge.args[m]?, edge.args[n]?)))
-            .collect()
+        let both = edges.filter_map(|edge| Some((edge.branch, edge.args[m]?, edge.args[n]?)));
+        both.collect()
     }
 
     fn note_edges(&mut self, inst: Inst) {
@@ -517,17 +509,4 @@ impl<'a> Pairs<'a> {
 
 fn is_vector(ty: Type) -> bool {
     ty.is_vector() && ty.bits() == 128
-}
-
-/// How often each value is used.
-fn count_uses(func: &Function) -> SecondaryMap<Value, u32> {
-    let mut n_uses: SecondaryMap<Value, u32> = SecondaryMap::new();
-    for block in func.layout.blocks() {
-        for inst in func.layout.block_insts(block) {
-            for value in func.dfg.inst_values(inst) {
-                n_uses[func.dfg.resolve_aliases(value)] += 1;
-            }
-        }
-    }
-    n_uses
 }

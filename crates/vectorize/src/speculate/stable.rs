@@ -36,7 +36,7 @@ impl Stable {
     pub(crate) fn new(func: &Function, order: Order, assume_affine: bool) -> Stable {
         let mut home: SecondaryMap<Value, Option<Block>> = SecondaryMap::new();
         for block in func.blocks.keys() {
-            let results = func.insts_in(block).flat_map(|node| &node.results);
+            let results = func.results_in(block);
             results.for_each(|&result| home[result] = Some(block));
         }
         let mut passed: FxHashMap<Value, Vec<(Value, Block)>> = FxHashMap::default();

@@ -81,15 +81,11 @@ impl Lower<'_, '_> {
 
     /// Accesses lanes at a constant stride.
     pub(super) fn access_strided(&mut self, form: Form<'_>, lanes: Strided) -> Vec<cl::Value> {
+        let ways = [Self::access_whole, Self::access_running];
         match self.unless_full() {
             None => self.access_whole(form, lanes),
             Some(_) if self.node.version.is_general => self.access_running(form, lanes),
-            Some(full) => self.access_either(
-                full,
-                form,
-                lanes,
-                [Self::access_whole, Self::access_running],
-            ),
+            Some(full) => self.access_either(full, form, lanes, ways),
         }
     }
 

@@ -85,15 +85,14 @@ impl Lower<'_, '_> {
     /// Loads lanes at a constant stride; narrow elements that are too far apart for packed vectors
     /// as words, which are packed then.
     fn load_strided(&mut self, form: Form<'_>, lanes: Strided) -> Vec<cl::Value> {
-        let word = form.words();
-        let Form::LoadPacked(ty) = form else {
-            return self.access_strided(form, lanes);
-        };
-        if word.are_contiguous(lanes.stride) || self.b.packs_stride(ty, lanes.stride) {
-            return self.access_strided(form, lanes);
+        if let Form::LoadPacked(ty) = form
+            && !form.words().are_contiguous(lanes.stride)
+            && !self.b.packs_stride(ty, lanes.stride)
+        {
+            let quads = self.access_strided(Form::Load(form.words()), lanes);
+            return self.b.packed_to(&quads, ty).to_vec();
         }
-        let quads = self.access_strided(Form::Load(word), lanes);
-        self.b.packed_to(&quads, ty).to_vec()
+        self.access_strided(form, lanes)
     }
 
     /// One access for all lanes.

@@ -4,7 +4,6 @@ use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use ptxjit_ir::{IntBinaryOp, Type};
 use ptxjit_vectorize::Variability;
 
-use crate::decisions::atomics::Rmw;
 use crate::lower::Lower;
 use crate::lower::access::atomics::Operands;
 use crate::ops::{Parts, int_type, vector_type};

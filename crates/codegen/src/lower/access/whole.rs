@@ -107,13 +107,10 @@ impl Lower<'_, '_> {
         if !Words::one(ty).are_contiguous(lanes.stride) {
             return self.b.load_packed_stride(ty, lanes).to_vec();
         }
-        let vectors = self
-            .subword_types(ty)
-            .into_iter()
-            .zip((offset..).step_by(16));
-        vectors
-            .map(|(ty, offset)| self.b.load_device(ty, at, offset))
-            .collect()
+        let vectors = self.subword_types(ty).into_iter();
+        let vectors = vectors.zip((offset..).step_by(16));
+        let loads = vectors.map(|(ty, offset)| self.b.load_device(ty, at, offset));
+        loads.collect()
     }
 
     /// All lanes run and are contiguous.

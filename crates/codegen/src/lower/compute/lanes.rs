@@ -126,16 +126,7 @@ impl Lower<'_, '_> {
             };
             return Some(Quad::from_elem(self.b.lanes_masked(wide, z), 1));
         }
-        // Cranelift selects pmuldq and pmuludq for `imul` of two widened vectors.
-        let widened = |lower: &mut Self, x| {
-            if signed {
-                [lower.b.ins().swiden_low(x), lower.b.ins().swiden_high(x)]
-            } else {
-                [lower.b.ins().uwiden_low(x), lower.b.ins().uwiden_high(x)]
-            }
-        };
-        let (x, y) = (widened(self, x), widened(self, y));
-        Some((0..2).map(|i| self.b.ins().imul(x[i], y[i])).collect())
+        Some(Quad::from(self.b.wide_products(signed, x, y)))
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "the rest are dot products")]

@@ -30,10 +30,7 @@ impl Lower<'_, '_> {
         (0..self.b.quads())
             .flat_map(|q| {
                 let tops = self.b.load_own(vector_type(Type::B32), at, 16 * q as i32);
-                [
-                    self.b.ins().uwiden_low(tops),
-                    self.b.ins().uwiden_high(tops),
-                ]
+                self.b.widened(false, tops)
             })
             .collect()
     }

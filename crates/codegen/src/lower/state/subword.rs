@@ -80,9 +80,7 @@ impl Lower<'_, '_> {
             } => {
                 let masks = self.subword_mask(cond, ty.bits());
                 let (x, y) = (self.subword_parts(a, ty), self.subword_parts(b, ty));
-                (0..masks.len())
-                    .map(|i| self.b.subword_blend(masks[i], x[i], y[i]))
-                    .collect()
+                self.b.subword_blend(&masks, &x, &y)
             }
             ref other => unreachable!("{other:?} has no tight form"),
         };
@@ -124,17 +122,7 @@ impl Lower<'_, '_> {
             }
             (Type::B8, Type::B16) => {
                 let bytes = self.subword_parts(arg, from);
-                let widen = |part| match op {
-                    ResizeOp::Sext => [
-                        self.b.ins().swiden_low(part),
-                        self.b.ins().swiden_high(part),
-                    ],
-                    ResizeOp::Uext | ResizeOp::Trunc => [
-                        self.b.ins().uwiden_low(part),
-                        self.b.ins().uwiden_high(part),
-                    ],
-                };
-                bytes.into_iter().flat_map(widen).collect()
+                self.b.widened_each(op == ResizeOp::Sext, &bytes)
             }
             (Type::B16, Type::B8) => {
                 let low = self.b.subword_const(Type::B16, 0xff);

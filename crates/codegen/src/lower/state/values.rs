@@ -264,15 +264,7 @@ impl Lower<'_, '_> {
             return Some(self.b.masks_of_width(parts, 32));
         }
         while self.b.lane_width(&parts) < 32 {
-            parts = parts
-                .into_iter()
-                .flat_map(|part| {
-                    [
-                        self.b.ins().uwiden_low(part),
-                        self.b.ins().uwiden_high(part),
-                    ]
-                })
-                .collect();
+            parts = self.b.widened_each(false, &parts);
         }
         Some(parts)
     }

@@ -13,6 +13,7 @@ use cranelift_entity::EntitySet;
 
 use super::is_vector;
 use super::isomorphic::commutes;
+use crate::clif;
 
 /// Gives instructions that can take a constant from memory one of their own.
 pub(super) fn repeat_at_use(func: &mut Function) {
@@ -35,12 +36,10 @@ pub(super) fn repeat_at_use(func: &mut Function) {
 /// the same two.
 fn chosen(func: &Function) -> EntitySet<Value> {
     let mut chosen = EntitySet::new();
-    for block in func.layout.blocks() {
-        for inst in func.layout.block_insts(block) {
-            if func.dfg.insts[inst].opcode() == Opcode::Bitselect {
-                for &arg in &func.dfg.inst_args(inst)[1..] {
-                    chosen.insert(func.dfg.resolve_aliases(arg));
-                }
+    for inst in clif::insts(func) {
+        if func.dfg.insts[inst].opcode() == Opcode::Bitselect {
+            for &arg in &func.dfg.inst_args(inst)[1..] {
+                chosen.insert(func.dfg.resolve_aliases(arg));
             }
         }
     }

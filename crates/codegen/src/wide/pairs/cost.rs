@@ -6,6 +6,7 @@ use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
 use super::{Edge, Operand, Pairs, is_vector};
+use crate::clif;
 
 /// The assumed trip count of a loop.
 const ITERATIONS: u64 = 8;
@@ -37,13 +38,11 @@ enum User {
 pub(super) fn prune(pairs: &mut Pairs<'_>, loops: &LoopAnalysis) -> bool {
     let mut users: SecondaryMap<Value, SmallVec<[User; 4]>> = SecondaryMap::new();
     let func = pairs.func;
-    for block in func.layout.blocks() {
-        for inst in func.layout.block_insts(block) {
-            for &value in func.dfg.inst_args(inst) {
-                let (value, user) = (func.dfg.resolve_aliases(value), User::Inst(inst));
-                if is_vector(func.dfg.value_type(value)) && users[value].last() != Some(&user) {
-                    users[value].push(user);
-                }
+    for inst in clif::insts(func) {
+        for &value in func.dfg.inst_args(inst) {
+            let (value, user) = (func.dfg.resolve_aliases(value), User::Inst(inst));
+            if is_vector(func.dfg.value_type(value)) && users[value].last() != Some(&user) {
+                users[value].push(user);
             }
         }
     }

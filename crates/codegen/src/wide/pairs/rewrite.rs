@@ -11,7 +11,8 @@ use rustc_hash::FxHashMap;
 use super::isomorphic::{is_narrowing, widened};
 use super::order::{Order, has_effect};
 use super::tests::{Bits, Test};
-use super::{Found, Operand, Signs, WIDE, WIDENED, clearing, count_uses, is_vector, test_of_both};
+use super::{Found, Operand, Signs, WIDE, WIDENED, clearing, is_vector, test_of_both};
+use crate::clif::{self, count_uses};
 use crate::wide::masked::{MASKED, WIDE_MASKED};
 
 /// Keeps one value, and one instruction, of each pair. Returns how many accesses of memory have 256
@@ -51,10 +52,7 @@ pub(super) fn rewrite(
 /// into the others.
 pub(super) fn remove_unused(func: &mut Function) {
     let mut n_uses = count_uses(func);
-    let blocks = func.layout.blocks();
-    let mut unused: Vec<Inst> = blocks
-        .flat_map(|block| func.layout.block_insts(block))
-        .collect();
+    let mut unused: Vec<Inst> = clif::insts(func).collect();
     let is_unused = |func: &Function, n_uses: &SecondaryMap<Value, u32>, inst: Inst| {
         let opcode = func.dfg.insts[inst].opcode();
         let results = func.dfg.inst_results(inst);

@@ -6,7 +6,7 @@
 
 use cranelift_codegen::ir::{Function, Inst, InstructionData, Opcode, Value, ValueDef, types};
 
-use super::count_uses;
+use crate::clif::{self, count_uses};
 
 /// A test of two vectors that are folded into one for it, and for nothing else.
 #[derive(Copy, Clone, Debug)]
@@ -29,8 +29,7 @@ pub(super) struct Bits {
 
 /// The bits of two vectors that a function puts together.
 pub(super) fn find_bits(func: &Function) -> Vec<Bits> {
-    let blocks = func.layout.blocks();
-    let insts = blocks.flat_map(|block| func.layout.block_insts(block));
+    let insts = clif::insts(func);
     let mut all: Vec<Bits> = insts.filter_map(|inst| bits_of(func, inst)).collect();
     if !all.is_empty() {
         let n_uses = count_uses(func);
