@@ -112,3 +112,10 @@ impl MachineCode<'_> {
         Ok(code.apply_params(&func.params))
     }
 }
+
+/// Where the blocks of a compiled function begin and end.
+fn blocks(compiled: &CompiledCode) -> impl Iterator<Item = (u32, u32)> {
+    let starts = compiled.bb_starts.iter().copied();
+    let end = compiled.code_buffer().len() as u32;
+    starts.clone().zip(starts.skip(1).chain([end]))
+}

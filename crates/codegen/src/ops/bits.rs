@@ -17,23 +17,29 @@ impl Emitter<'_> {
 
     /// Reinterprets a scalar or vector as floats.
     pub(crate) fn as_float(&mut self, fmt: FloatFmt, x: cl::Value) -> cl::Value {
-        let vector = self.is_vector(x);
-        match (fmt, vector) {
-            (FloatFmt::F64, true) => self.cast_vector(x, types::F64X2),
-            (FloatFmt::F64, false) => self.cast_scalar(x, types::F64),
-            (_, true) => self.cast_vector(x, types::F32X4),
-            (_, false) => self.cast_scalar(x, types::F32),
+        match fmt {
+            FloatFmt::F64 => self.cast_to(x, [types::F64, types::F64X2]),
+            FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => {
+                self.cast_to(x, [types::F32, types::F32X4])
+            }
+        }
+    }
+
+    /// Reinterprets a scalar as one type, a vector as another.
+    fn cast_to(&mut self, x: cl::Value, [scalar, vector]: [cl::Type; 2]) -> cl::Value {
+        match self.is_vector(x) {
+            true => self.cast_vector(x, vector),
+            false => self.cast_scalar(x, scalar),
         }
     }
 
     /// Reinterprets a scalar or vector as integers.
     pub(super) fn as_int(&mut self, fmt: FloatFmt, x: cl::Value) -> cl::Value {
-        let vector = self.is_vector(x);
-        match (fmt, vector) {
-            (FloatFmt::F64, true) => self.cast_vector(x, types::I64X2),
-            (FloatFmt::F64, false) => self.cast_scalar(x, types::I64),
-            (_, true) => self.cast_vector(x, types::I32X4),
-            (_, false) => self.cast_scalar(x, types::I32),
+        match fmt {
+            FloatFmt::F64 => self.cast_to(x, [types::I64, types::I64X2]),
+            FloatFmt::F16 | FloatFmt::Bf16 | FloatFmt::F32 => {
+                self.cast_to(x, [types::I32, types::I32X4])
+            }
         }
     }
 

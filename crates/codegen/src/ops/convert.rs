@@ -293,12 +293,10 @@ impl Emitter<'_> {
     fn rounded(&mut self, fmt: FloatFmt, cvt: &Convert, x: cl::Value) -> Option<cl::Value> {
         let x = self.as_float(fmt, x);
         let x = self.flush(fmt, cvt.ftz, x);
-        match cvt.round {
-            Round::Rz => Some(x),
-            Round::Rn => Some(self.ins().nearest(x)),
-            Round::Rm => Some(self.ins().floor(x)),
-            Round::Rp => Some(self.ins().ceil(x)),
-            Round::Rna => None,
+        match cvt.round == Round::Rz {
+            // Conversions round so.
+            true => Some(x),
+            false => self.integral(cvt.round, x),
         }
     }
 

@@ -140,7 +140,12 @@ impl Emitter<'_> {
 
     fn round_to_int(&mut self, fmt: FloatFmt, mode: FloatMode, x: cl::Value) -> Option<cl::Value> {
         let x = self.flush_always(fmt, mode.ftz, x);
-        match mode.round {
+        self.integral(mode.round, x)
+    }
+
+    /// Rounds to an integral value, where that is one instruction.
+    pub(super) fn integral(&mut self, round: Round, x: cl::Value) -> Option<cl::Value> {
+        match round {
             Round::Rn => Some(self.ins().nearest(x)),
             Round::Rz => Some(self.ins().trunc(x)),
             Round::Rm => Some(self.ins().floor(x)),

@@ -51,10 +51,11 @@ impl Emitter<'_> {
         }
     }
 
-    pub(crate) fn scalar_int_binary(
+    /// An operation for which CLIF has an instruction, on scalars or vectors; `None` for others.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others take several")]
+    pub(super) fn one_inst(
         &mut self,
         op: IntBinaryOp,
-        ty: Type,
         x: cl::Value,
         y: cl::Value,
     ) -> Option<cl::Value> {
@@ -69,6 +70,34 @@ impl Emitter<'_> {
             IntBinaryOp::Smax => self.ins().smax(x, y),
             IntBinaryOp::Umin => self.ins().umin(x, y),
             IntBinaryOp::Umax => self.ins().umax(x, y),
+            _ => return None,
+        })
+    }
+
+    /// The same where the operation is known to be one.
+    pub(crate) fn plain_op(&mut self, op: IntBinaryOp, x: cl::Value, y: cl::Value) -> cl::Value {
+        let result = self.one_inst(op, x, y);
+        result.expect("callers pass no other operations")
+    }
+
+    pub(crate) fn scalar_int_binary(
+        &mut self,
+        op: IntBinaryOp,
+        ty: Type,
+        x: cl::Value,
+        y: cl::Value,
+    ) -> Option<cl::Value> {
+        Some(match op {
+            IntBinaryOp::Add
+            | IntBinaryOp::Sub
+            | IntBinaryOp::Mul
+            | IntBinaryOp::And
+            | IntBinaryOp::Or
+            | IntBinaryOp::Xor
+            | IntBinaryOp::Smin
+            | IntBinaryOp::Smax
+            | IntBinaryOp::Umin
+            | IntBinaryOp::Umax => return self.one_inst(op, x, y),
             IntBinaryOp::UmulHi | IntBinaryOp::SmulHi => {
                 self.scalar_mul_hi(op == IntBinaryOp::SmulHi, ty, x, y)
             }
@@ -85,25 +114,24 @@ impl Emitter<'_> {
                 self.scalar_shift(op, ty, x, y)
             }
             IntBinaryOp::SaddSat | IntBinaryOp::SsubSat if ty == Type::B32 => {
-                let (x, y) = (
-                    self.ins().sextend(types::I64, x),
-                    self.ins().sextend(types::I64, y),
-                );
-                let wide = if op == IntBinaryOp::SaddSat {
-                    self.ins().iadd(x, y)
-                } else {
-                    self.ins().isub(x, y)
-                };
-                let (lo, hi) = (
-                    self.ins().iconst(types::I64, i64::from(i32::MIN)),
-                    self.ins().iconst(types::I64, i64::from(i32::MAX)),
-                );
-                let wide = self.ins().smax(wide, lo);
-                let wide = self.ins().smin(wide, hi);
-                self.ins().ireduce(types::I32, wide)
+                self.scalar_saturated(op, x, y)
             }
             IntBinaryOp::SaddSat | IntBinaryOp::SsubSat => return None,
         })
+    }
+
+    /// Saturated sums and differences of 32 bits.
+    fn scalar_saturated(&mut self, op: IntBinaryOp, x: cl::Value, y: cl::Value) -> cl::Value {
+        let [x, y] = [x, y].map(|x| self.ins().sextend(types::I64, x));
+        let wide = match op == IntBinaryOp::SaddSat {
+            true => self.ins().iadd(x, y),
+            false => self.ins().isub(x, y),
+        };
+        let [lo, hi] =
+            [i32::MIN, i32::MAX].map(|end| self.ins().iconst(types::I64, i64::from(end)));
+        let wide = self.ins().smax(wide, lo);
+        let wide = self.ins().smin(wide, hi);
+        self.ins().ireduce(types::I32, wide)
     }
 
     fn extend(&mut self, signed: bool, ty: cl::Type, x: cl::Value) -> cl::Value {
@@ -122,10 +150,7 @@ impl Emitter<'_> {
                 self.ins().umulhi(x, y)
             };
         }
-        let (x, y) = (
-            self.extend(signed, types::I64, x),
-            self.extend(signed, types::I64, y),
-        );
+        let [x, y] = [x, y].map(|x| self.extend(signed, types::I64, x));
         let product = self.ins().imul(x, y);
         let high = self.ins().ushr_imm_s(product, i64::from(ty.bits()));
         self.ins().ireduce(int_type(ty), high)
@@ -189,13 +214,11 @@ impl Emitter<'_> {
         let one = self.ins().iconst(clif, 1);
         let divisor = self.ins().select(zero, one, y);
         let ones = self.ins().iconst(clif, -1);
-        if rem {
-            let r = self.ins().urem(x, divisor);
-            self.ins().select(zero, ones, r)
-        } else {
-            let q = self.ins().udiv(x, divisor);
-            self.ins().select(zero, ones, q)
-        }
+        let result = match rem {
+            true => self.ins().urem(x, divisor),
+            false => self.ins().udiv(x, divisor),
+        };
+        self.ins().select(zero, ones, result)
     }
 
     /// Nor does it on minimum / -1.
@@ -207,15 +230,14 @@ impl Emitter<'_> {
         let one = self.ins().iconst(clif, 1);
         let divisor = self.ins().select(either, one, y);
         let ones = self.ins().iconst(clif, -1);
-        if rem {
-            let r = self.ins().srem(x, divisor);
-            self.ins().select(zero, ones, r)
+        let result = if rem {
+            self.ins().srem(x, divisor)
         } else {
             let q = self.ins().sdiv(x, divisor);
             let negated = self.ins().ineg(x);
-            let q = self.ins().select(minus, negated, q);
-            self.ins().select(zero, ones, q)
-        }
+            self.ins().select(minus, negated, q)
+        };
+        self.ins().select(zero, ones, result)
     }
 
     /// A scalar that is a constant.

@@ -86,12 +86,6 @@ impl Emitter<'_> {
             (x, y)
         };
         let z = match op {
-            IntBinaryOp::Add => self.ins().iadd(x, y),
-            IntBinaryOp::Sub => self.ins().isub(x, y),
-            IntBinaryOp::Mul => self.ins().imul(x, y),
-            IntBinaryOp::And => return Some(self.ins().band(x, y)),
-            IntBinaryOp::Or => return Some(self.ins().bor(x, y)),
-            IntBinaryOp::Xor => return Some(self.ins().bxor(x, y)),
             IntBinaryOp::Smin | IntBinaryOp::Smax | IntBinaryOp::Umin | IntBinaryOp::Umax
                 if ty == Type::B64 =>
             {
@@ -104,12 +98,11 @@ impl Emitter<'_> {
                 let pick = self.ins().icmp(cc, x, y);
                 self.ins().blendv(pick, x, y)
             }
-            IntBinaryOp::Smin => self.ins().smin(x, y),
-            IntBinaryOp::Smax => self.ins().smax(x, y),
-            IntBinaryOp::Umin => self.ins().umin(x, y),
-            IntBinaryOp::Umax => self.ins().umax(x, y),
-            _ => return None,
+            _ => self.one_inst(op, x, y)?,
         };
+        if matches!(op, IntBinaryOp::And | IntBinaryOp::Or | IntBinaryOp::Xor) {
+            return Some(z);
+        }
         Some(self.lanes_masked(ty, z))
     }
 

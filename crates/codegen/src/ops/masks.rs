@@ -47,13 +47,8 @@ impl Emitter<'_> {
     /// equality, and invert that.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the enum is Cranelift's")]
     fn inverse(&mut self, mask: cl::Value) -> Option<cl::Value> {
-        let dfg = &self.func.dfg;
-        let ty = dfg.value_type(mask);
-        let mut inst = dfg.value_def(mask).inst()?;
-        while dfg.insts[inst].opcode() == cl::Opcode::Bitcast {
-            inst = dfg.value_def(dfg.inst_args(inst)[0]).inst()?;
-        }
-        let inverse = match dfg.insts[inst] {
+        let ty = self.func.dfg.value_type(mask);
+        let inverse = match self.behind_bitcasts(mask)? {
             cl::InstructionData::IntCompare {
                 opcode: cl::Opcode::Icmp,
                 cond: IntCC::NotEqual,

@@ -133,6 +133,21 @@ impl Emitter<'_> {
         self.load_own(ty, at, 0)
     }
 
+    /// A value's scalar at a lane, in a type of its width, from the parts in a buffer.
+    pub(crate) fn pick_from(
+        &mut self,
+        buf: cl::Value,
+        (ty, scalar): (Type, cl::Type),
+        lane: cl::Value,
+    ) -> cl::Value {
+        let x = self.load_lane(buf, lane, scalar, lane_bytes(ty));
+        match ty {
+            // A predicate's lanes are masks.
+            Type::B1 => self.ins().band_imm_s(x, 1),
+            Type::B8 | Type::B16 | Type::B32 | Type::B64 => x,
+        }
+    }
+
     /// Sets a lane's element of a buffer.
     pub(crate) fn store_lane(&mut self, buf: cl::Value, lane: cl::Value, ty: Type, x: cl::Value) {
         let wide = self.lane_scalar(ty, x);

@@ -2,7 +2,7 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
-use ptxjit_ir::{IntBinaryOp, Type};
+use ptxjit_ir::Type;
 
 use super::{Emitter, Lanes, Parts, Strided};
 
@@ -16,28 +16,6 @@ pub(crate) fn subword_type(ty: Type) -> cl::Type {
 }
 
 impl Emitter<'_> {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "callers pass no others")]
-    pub(crate) fn subword_binary(
-        &mut self,
-        op: IntBinaryOp,
-        x: cl::Value,
-        y: cl::Value,
-    ) -> cl::Value {
-        match op {
-            IntBinaryOp::Add => self.ins().iadd(x, y),
-            IntBinaryOp::Sub => self.ins().isub(x, y),
-            IntBinaryOp::Mul => self.ins().imul(x, y),
-            IntBinaryOp::And => self.ins().band(x, y),
-            IntBinaryOp::Or => self.ins().bor(x, y),
-            IntBinaryOp::Xor => self.ins().bxor(x, y),
-            IntBinaryOp::Smin => self.ins().smin(x, y),
-            IntBinaryOp::Smax => self.ins().smax(x, y),
-            IntBinaryOp::Umin => self.ins().umin(x, y),
-            IntBinaryOp::Umax => self.ins().umax(x, y),
-            other => unreachable!("{other} has no tight form"),
-        }
-    }
-
     /// `mask ? x : y` of packed vectors.
     pub(crate) fn subword_blend(
         &mut self,

@@ -315,21 +315,26 @@ impl Emitter<'_> {
         }
     }
 
-    /// The constant that all lanes of a vector of f32 are, if they are.
-    pub(super) fn constant_lanes(&self, x: cl::Value) -> Option<f32> {
+    /// The instruction that makes a value's bits.
+    pub(super) fn behind_bitcasts(&self, x: cl::Value) -> Option<cl::InstructionData> {
         let dfg = &self.func.dfg;
         let mut inst = dfg.value_def(x).inst()?;
         while dfg.insts[inst].opcode() == cl::Opcode::Bitcast {
             inst = dfg.value_def(dfg.inst_args(inst)[0]).inst()?;
         }
+        Some(dfg.insts[inst])
+    }
+
+    /// The constant that all lanes of a vector of f32 are, if they are.
+    pub(super) fn constant_lanes(&self, x: cl::Value) -> Option<f32> {
         let cl::InstructionData::UnaryConst {
             opcode: cl::Opcode::Vconst,
             constant_handle,
-        } = dfg.insts[inst]
+        } = self.behind_bitcasts(x)?
         else {
             return None;
         };
-        let bytes = dfg.constants.get(constant_handle).as_slice();
+        let bytes = self.func.dfg.constants.get(constant_handle).as_slice();
         let (first, rest) = bytes.split_first_chunk::<4>()?;
         let is_splat = rest.chunks(4).all(|lane| lane == first);
         is_splat.then(|| f32::from_le_bytes(*first))

@@ -11,7 +11,7 @@ use cranelift_codegen::ir::{
 use cranelift_frontend::FunctionBuilder;
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic as M};
 
-use super::ymm;
+use super::{blocks, ymm};
 use crate::clif;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -58,9 +58,7 @@ pub(crate) fn put_in(func: &Function, compiled: &CompiledCode, code: &mut [u8]) 
     if !has_any {
         return;
     }
-    let end = compiled.code_buffer().len() as u32;
-    let ends = compiled.bb_starts.iter().skip(1).copied().chain([end]);
-    for (start, end) in compiled.bb_starts.iter().copied().zip(ends) {
+    for (start, end) in blocks(compiled) {
         block(code, start, end);
     }
 }

@@ -11,7 +11,7 @@ use iced_x86::{
     OpAccess, OpKind, Register,
 };
 
-use super::ymm;
+use super::{blocks, ymm};
 
 /// A segment prefix, which has no effect here.
 const PADDING: u8 = 0x3e;
@@ -24,11 +24,8 @@ const LONGEST: usize = 15;
 
 /// Has the instructions of a compiled function take constants from memory where they can.
 pub(crate) fn put_in(compiled: &CompiledCode, code: &mut [u8]) {
-    let starts = &compiled.bb_starts;
-    let end = compiled.code_buffer().len() as u32;
-    let ends = starts.iter().skip(1).copied().chain([end]);
     let mut factory = InstructionInfoFactory::new();
-    for (start, end) in starts.iter().copied().zip(ends) {
+    for (start, end) in blocks(compiled) {
         block(code, start as usize, end as usize, &mut factory);
     }
 }
@@ -237,7 +234,7 @@ fn is_sum_last(mnemonic: M) -> bool {
 
 /// Operations on all lanes of two vectors or three, of which the third operand may be in memory.
 #[rustfmt::skip]
-fn is_arithmetic(mnemonic: M) -> bool {
+pub(super) fn is_arithmetic(mnemonic: M) -> bool {
     is_fused(mnemonic) || matches!(
         mnemonic,
         M::Vaddps | M::Vaddpd | M::Vsubps | M::Vsubpd | M::Vmulps | M::Vmulpd | M::Vdivps | M::Vdivpd

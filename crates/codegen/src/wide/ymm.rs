@@ -24,6 +24,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::encode::{StandIn, broadcast_from_memory, encode_move, set_wide};
 use super::masked::WIDE_MASKED;
 use super::pairs::{Merged, Signs, WIDE, WIDENED, clearing, test_of_both};
+use super::{blocks, operands};
 
 /// Bytes of a vector.
 const BYTES: u32 = 32;
@@ -85,9 +86,7 @@ pub(crate) fn widen(
     if widening.wide.len() != merged.n_wide {
         return Err(Refused::Unknown("an access without its mark".to_owned()));
     }
-    let end = widening.code.len() as u32;
-    let ends = compiled.bb_starts.iter().skip(1).copied().chain([end]);
-    for (start, end) in compiled.bb_starts.iter().copied().zip(ends) {
+    for (start, end) in blocks(compiled) {
         widening.block(start, end)?;
     }
     if widening.n_tests != merged.n_tests {
@@ -365,22 +364,12 @@ enum Class {
 #[expect(clippy::wildcard_enum_match_arm, reason = "the enum is the decoder's")]
 fn class(mnemonic: M) -> Class {
     match mnemonic {
+        _ if operands::is_arithmetic(mnemonic) => Class::LaneWise,
         M::Vmovdqu | M::Vmovdqa | M::Vmovups | M::Vmovaps | M::Vmovupd | M::Vmovapd
-            | M::Vaddps | M::Vaddpd | M::Vsubps | M::Vsubpd | M::Vmulps | M::Vmulpd | M::Vdivps | M::Vdivpd
-            | M::Vsqrtps | M::Vsqrtpd | M::Vminps | M::Vminpd | M::Vmaxps | M::Vmaxpd
-            | M::Vandps | M::Vandpd | M::Vandnps | M::Vandnpd | M::Vorps | M::Vorpd | M::Vxorps | M::Vxorpd
-            | M::Vcmpps | M::Vcmppd | M::Vroundps | M::Vroundpd | M::Vblendvps | M::Vblendvpd
-            | M::Vcvtdq2ps | M::Vcvtps2dq | M::Vcvttps2dq
-            | M::Vfmadd132ps | M::Vfmadd213ps | M::Vfmadd231ps | M::Vfmadd132pd | M::Vfmadd213pd | M::Vfmadd231pd
-            | M::Vfmsub132ps | M::Vfmsub213ps | M::Vfmsub231ps | M::Vfmsub132pd | M::Vfmsub213pd | M::Vfmsub231pd
-            | M::Vfnmadd132ps | M::Vfnmadd213ps | M::Vfnmadd231ps | M::Vfnmadd132pd | M::Vfnmadd213pd | M::Vfnmadd231pd
-            | M::Vfnmsub132ps | M::Vfnmsub213ps | M::Vfnmsub231ps | M::Vfnmsub132pd | M::Vfnmsub213pd | M::Vfnmsub231pd
-            | M::Vpand | M::Vpandn | M::Vpor | M::Vpxor | M::Vpblendvb | M::Vpblendw | M::Vpshufb | M::Vpshufd
-            | M::Vpaddb | M::Vpaddw | M::Vpaddd | M::Vpaddq | M::Vpsubb | M::Vpsubw | M::Vpsubd | M::Vpsubq
+            | M::Vsqrtps | M::Vsqrtpd | M::Vroundps | M::Vroundpd | M::Vcvtdq2ps | M::Vcvtps2dq | M::Vcvttps2dq
+            | M::Vpblendw | M::Vpshufb | M::Vpshufd
             | M::Vpaddsb | M::Vpaddsw | M::Vpaddusb | M::Vpaddusw | M::Vpsubsb | M::Vpsubsw | M::Vpsubusb | M::Vpsubusw
-            | M::Vpavgb | M::Vpavgw | M::Vpmullw | M::Vpmulld | M::Vpmullq | M::Vpmuludq | M::Vpmuldq
-            | M::Vpminsb | M::Vpminsw | M::Vpminsd | M::Vpminub | M::Vpminuw | M::Vpminud
-            | M::Vpmaxsb | M::Vpmaxsw | M::Vpmaxsd | M::Vpmaxub | M::Vpmaxuw | M::Vpmaxud
+            | M::Vpavgb | M::Vpavgw | M::Vpmullq | M::Vpmuludq | M::Vpmuldq
             | M::Vpunpcklbw | M::Vpunpcklwd | M::Vpunpckldq | M::Vpunpcklqdq | M::Vpunpckhbw | M::Vpunpckhwd | M::Vpunpckhdq | M::Vpunpckhqdq
             | M::Vunpcklps | M::Vunpckhps | M::Vunpcklpd | M::Vunpckhpd | M::Vpopcntb
             | M::Vshufps | M::Vshufpd | M::Vpermilps | M::Vpermilpd | M::Vpshuflw | M::Vpshufhw | M::Vpalignr | M::Vpslldq | M::Vpsrldq
@@ -388,7 +377,6 @@ fn class(mnemonic: M) -> Class {
             | M::Vpmaddwd | M::Vpmaddubsw | M::Vpmulhw | M::Vpmulhuw | M::Vpmulhrsw | M::Vphaddw | M::Vphaddd | M::Vpsadbw
             | M::Vcvtudq2ps | M::Vpsraq | M::Vpabsq | M::Vpsrlvd | M::Vpsllvd | M::Vpsravd | M::Vpsrlvq | M::Vpsllvq
             | M::Vpabsb | M::Vpabsw | M::Vpabsd
-            | M::Vpcmpeqb | M::Vpcmpeqw | M::Vpcmpeqd | M::Vpcmpeqq | M::Vpcmpgtb | M::Vpcmpgtw | M::Vpcmpgtd | M::Vpcmpgtq
             | M::Vpsllw | M::Vpslld | M::Vpsllq | M::Vpsrlw | M::Vpsrld | M::Vpsrlq | M::Vpsraw | M::Vpsrad => Class::LaneWise,
         M::Vpmovsxbw | M::Vpmovsxwd | M::Vpmovsxdq | M::Vpmovzxbw | M::Vpmovzxwd | M::Vpmovzxdq => Class::Widening,
         M::Vbroadcastss | M::Vbroadcastsd | M::Vpbroadcastb | M::Vpbroadcastw | M::Vpbroadcastd | M::Vpbroadcastq => Class::Broadcast,

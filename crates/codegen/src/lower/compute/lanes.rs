@@ -197,6 +197,14 @@ impl Lower<'_, '_> {
         }
     }
 
+    /// The low bytes of two counts.
+    fn low_bytes(&mut self, counts: [ir::Value; 2], q: usize) -> [cl::Value; 2] {
+        self.counts(counts, q).map(|count| {
+            let mask = self.b.lane_word(count, 255);
+            self.b.ins().band(count, mask)
+        })
+    }
+
     /// Funnel shifts by any count.
     fn vector_funnel(
         &mut self,
@@ -223,10 +231,7 @@ impl Lower<'_, '_> {
         q: usize,
     ) -> Option<cl::Value> {
         let x = self.quad(a, q)[0];
-        let [pos, len] = self.counts([pos, len], q).map(|count| {
-            let mask = self.b.lane_word(count, 255);
-            self.b.ins().band(count, mask)
-        });
+        let [pos, len] = self.low_bytes([pos, len], q);
         if !signed {
             let shifted = self.b.shift_words(IntBinaryOp::Ushr, x, pos)?;
             let above = self.b.bits_from(x, len)?;
@@ -256,10 +261,7 @@ impl Lower<'_, '_> {
         q: usize,
     ) -> Option<cl::Value> {
         let (field, into) = (self.quad(a, q)[0], self.quad(b, q)[0]);
-        let [pos, len] = self.counts([pos, len], q).map(|count| {
-            let mask = self.b.lane_word(count, 255);
-            self.b.ins().band(count, mask)
-        });
+        let [pos, len] = self.low_bytes([pos, len], q);
         let above = self.b.bits_from(field, len)?;
         let ones = self.b.ins().bnot(above);
         let mask = self.b.shift_words(IntBinaryOp::Shl, ones, pos)?;

@@ -6,6 +6,7 @@ use ptxjit_abi::object::Helper;
 use ptxjit_ir::{Inst, InstData, Type, Value, WarpOp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::decisions::products::Operands;
 use crate::lower::Lower;
 use crate::ops::{Parts, Val, vector_type};
 
@@ -118,16 +119,10 @@ impl Lower<'_, '_> {
             unreachable!("only products come here");
         };
         let ty = mma.register();
-        let (a, rest) = args[..mma.n_args()].split_at(mma.a_registers());
-        let (b, rest) = rest.split_at(mma.b_registers());
-        let (c, further) = rest.split_at(mma.c_registers());
+        let Operands { a, b, c, further } = Operands::of(&mma, args);
+        let (a, b) = ((Role::A, a), (Role::B, b));
+        let operands = [a, b, (Role::C, c), (Role::Further, further)];
         let mut busy = Vec::new();
-        let operands = [
-            (Role::A, a),
-            (Role::B, b),
-            (Role::C, c),
-            (Role::Further, further),
-        ];
         let [a, b, c, further] =
             operands.map(|(role, values)| self.fragment(role, values, ty, &mut busy));
         let (slot, _) = self.place_of(Role::D, &results, ty, &mut busy);

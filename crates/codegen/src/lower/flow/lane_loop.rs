@@ -10,7 +10,7 @@
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::Variable;
-use ptxjit_ir::{BlockCall, Function, Type, Value};
+use ptxjit_ir::{BlockCall, Function, Value};
 use ptxjit_vectorize::{LaneLoop, Plan, SingleLane, Variability};
 use rustc_hash::FxHashMap;
 
@@ -19,7 +19,6 @@ use crate::decisions::mask_classes::MaskClass;
 use crate::lower::state::single_lane::ActiveLane;
 use crate::lower::{Buffer, Lower};
 use crate::ops::{Lanes, Parts, Val};
-use crate::slots::lane_bytes;
 
 /// The region being emitted.
 pub(in crate::lower) struct LaneLoopState<'a> {
@@ -260,12 +259,7 @@ impl<'a> Lower<'a, '_> {
 
     fn load_held(&mut self, value: Value, buf: cl::Value, lane: cl::Value) -> cl::Value {
         let (ty, clif) = (self.func.ty(value), self.scalar_type(value));
-        let x = self.b.load_lane(buf, lane, clif, lane_bytes(ty));
-        // A predicate's lanes are masks.
-        match ty {
-            Type::B1 => self.b.ins().band_imm_s(x, 1),
-            Type::B8 | Type::B16 | Type::B32 | Type::B64 => x,
-        }
+        self.b.pick_from(buf, (ty, clif), lane)
     }
 
     /// If an edge leaves the region being emitted, or the lane ends: records where it goes, and

@@ -108,7 +108,7 @@ impl Lower<'_, '_> {
         self.b.switch_to_block(join);
     }
 
-    fn states_address(&mut self) -> cl::Value {
+    pub(super) fn states_address(&mut self) -> cl::Value {
         let states = self.b.field(offset_of!(CtaContext, lane_states));
         let thread = self.gang_thread();
         let thread = self.b.ins().uextend(types::I64, thread);

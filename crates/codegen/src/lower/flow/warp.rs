@@ -14,9 +14,9 @@ use core::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as cl, InstBuilder, types};
+use ptxjit_abi::LaneState;
 use ptxjit_abi::object::Helper;
 use ptxjit_abi::warp_ops::{WARP, WarpBuffer};
-use ptxjit_abi::{CtaContext, LaneState};
 use ptxjit_ir::{Inst, InstData, Type, Value, WarpOp};
 use ptxjit_vectorize::Variability;
 
@@ -190,15 +190,9 @@ impl Lower<'_, '_> {
 
     /// The lanes of the gang that have ended, or are beyond the CTA's last thread, as bits.
     fn ended_lanes(&mut self) -> cl::Value {
-        let states = self.b.field(offset_of!(CtaContext, lane_states));
-        let thread = self.gang_thread();
-        let thread = self.b.ins().uextend(types::I64, thread);
-        let at = self.b.ins().ishl_imm_s(thread, 1);
-        let at = self.b.ins().iadd(states, at);
-        let state = self
-            .b
-            .ins()
-            .iconst(types::I16, i64::from(LaneState::EXITED as i16));
+        let at = self.states_address();
+        let state = i64::from(LaneState::EXITED as i16);
+        let state = self.b.ins().iconst(types::I16, state);
         let exited = self.b.ins().splat(subword_type(Type::B16), state);
         let quarters: Vec<cl::Value> = (0..4)
             .map(|i| {

@@ -69,13 +69,7 @@ impl Lower<'_, '_> {
     /// The same for two predicates together. The result misses the case that all lanes satisfy one
     /// or the other if some satisfy only one, some only the other.
     fn both_ends(&mut self, op: IntBinaryOp, a: EndLanes, b: EndLanes) -> EndLanes {
-        let mut join = |x, y| {
-            if op == IntBinaryOp::And {
-                self.b.ins().band(x, y)
-            } else {
-                self.b.ins().bor(x, y)
-            }
-        };
+        let mut join = |x, y| self.b.plain_op(op, x, y);
         let is_and = op == IntBinaryOp::And;
         EndLanes {
             all: match (a.all, b.all) {

@@ -49,8 +49,7 @@ impl Lower<'_, '_> {
             } => {
                 let bits = self.mask_width(args);
                 let [x, y] = args.map(|arg| self.subword_mask(arg, bits));
-                self.b
-                    .each_of_two((&x, &y), |b, x, y| b.subword_binary(op, x, y))
+                self.b.each_of_two((&x, &y), |b, x, y| b.plain_op(op, x, y))
             }
             InstData::IntUnary { op, ty, arg } => {
                 let parts = self.subword_parts(arg, ty);
@@ -72,7 +71,7 @@ impl Lower<'_, '_> {
                 op,
                 ty,
                 args: [a, b],
-            } => self.subword_pairs(ty, a, b, |lower, x, y| lower.b.subword_binary(op, x, y)),
+            } => self.subword_pairs(ty, a, b, |lower, x, y| lower.b.plain_op(op, x, y)),
             InstData::Select {
                 ty,
                 cond,

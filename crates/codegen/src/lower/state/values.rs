@@ -13,7 +13,6 @@ use smallvec::SmallVec;
 use crate::lower::stubs::Stub;
 use crate::lower::{Buffer, Lower};
 use crate::ops::{Parts, Val, int_type, subword_type, vector_type};
-use crate::slots::lane_bytes;
 
 impl Lower<'_, '_> {
     /// The value in the form that its variability says.
@@ -335,12 +334,7 @@ impl Lower<'_, '_> {
     fn pick_lane(&mut self, value: Value, parts: &[cl::Value], lane: cl::Value) -> cl::Value {
         let ty = self.func.ty(value);
         let buf = self.store_to_buffer(Buffer::Picked, parts);
-        let x = self.b.load_lane(buf, lane, int_type(ty), lane_bytes(ty));
-        // A predicate's lanes are masks.
-        match ty {
-            Type::B1 => self.b.ins().band_imm_s(x, 1),
-            Type::B8 | Type::B16 | Type::B32 | Type::B64 => x,
-        }
+        self.b.pick_from(buf, (ty, int_type(ty)), lane)
     }
 
     /// `base + stride * lane`.

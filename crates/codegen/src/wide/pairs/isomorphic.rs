@@ -25,42 +25,12 @@ pub(super) fn is_same(func: &Function, x: Value, y: Value) -> bool {
     let Some((a, b)) = makers(func, x, y) else {
         return false;
     };
-    match (func.dfg.insts[a], func.dfg.insts[b]) {
-        (
-            InstructionData::UnaryConst {
-                constant_handle: m, ..
-            },
-            InstructionData::UnaryConst {
-                constant_handle: n, ..
-            },
-        ) => m == n,
-        (
-            InstructionData::Unary {
-                opcode: Opcode::Splat,
-                arg: m,
-            },
-            InstructionData::Unary {
-                opcode: Opcode::Splat,
-                arg: n,
-            },
-        ) => is_same_scalar(
-            func,
-            func.dfg.resolve_aliases(m),
-            func.dfg.resolve_aliases(n),
-        ),
-        (
-            InstructionData::LoadNoOffset {
-                opcode: Opcode::Bitcast,
-                arg: m,
-                ..
-            },
-            InstructionData::LoadNoOffset {
-                opcode: Opcode::Bitcast,
-                arg: n,
-                ..
-            },
-        ) => {
-            let [m, n] = [m, n].map(|arg| func.dfg.resolve_aliases(arg));
+    let args = [a, b].map(|inst| func.dfg.inst_args(inst).first());
+    let args = args.map(|arg| arg.map(|&arg| func.dfg.resolve_aliases(arg)));
+    match ([a, b].map(|inst| func.dfg.insts[inst].opcode()), args) {
+        ([Opcode::Vconst, Opcode::Vconst], _) => func.dfg.insts[a] == func.dfg.insts[b],
+        ([Opcode::Splat, Opcode::Splat], [Some(m), Some(n)]) => is_same_scalar(func, m, n),
+        ([Opcode::Bitcast, Opcode::Bitcast], [Some(m), Some(n)]) => {
             func.dfg.value_type(m) == func.dfg.value_type(n) && is_same(func, m, n)
         }
         _ => false,
