@@ -25,6 +25,7 @@ pub(crate) mod products;
 pub(crate) mod program;
 pub(crate) mod residents;
 pub(crate) mod units;
+pub(crate) mod verify;
 
 use std::rc::Rc;
 

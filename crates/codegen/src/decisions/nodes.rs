@@ -276,6 +276,7 @@ impl<'a> Decisions<'a> {
     /// Whether an instruction needs no code where it stands.
     pub(crate) fn is_done(&self, inst: Inst) -> bool {
         let node = &self.func.insts[inst];
-        matches!(node.data, InstData::Const { .. }) || self.invariants.is_pinned(node.results[0])
+        let is_pinned = |&result: &Value| self.invariants.is_pinned(result);
+        matches!(node.data, InstData::Const { .. }) || node.results.first().is_some_and(is_pinned)
     }
 }

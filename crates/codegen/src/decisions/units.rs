@@ -143,8 +143,7 @@ impl<'a> Decisions<'a> {
             units.push(Unit::Copy(load, store));
             return 2;
         }
-        let result = self.func.insts[insts[0]].results.first();
-        if !result.is_some_and(|&result| self.invariants.is_pinned(result)) {
+        if !self.is_done(insts[0]) {
             units.push(self.unit_of(insts[0], assumed));
         }
         1

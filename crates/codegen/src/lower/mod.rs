@@ -256,6 +256,10 @@ pub(crate) fn kernel(
     let mut lower = Lower::new(inputs, b);
     limits::check_places(inputs.plan, &lower.decided.crosses)?;
     let program = lower.decided.program();
+    if cfg!(debug_assertions) {
+        let checked = decisions::verify::program(&lower.decided, &program);
+        checked.unwrap_or_else(|what| panic!("the gang program is wrong: {what}"));
+    }
     if inputs.lists {
         lower.out.program = decisions::print::program(&lower.decided, &program);
     }
