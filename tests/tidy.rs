@@ -22,6 +22,9 @@ const MAX_LINES: usize = 600;
 /// tables of cases, for the most part.
 const LONG_FUNCTION: usize = 60;
 
+/// Lines that at least half of them keep to.
+const MEDIAN_FUNCTION: usize = 10;
+
 fn sources() -> Vec<PathBuf> {
     let root = root();
     ["crates", "tests", "bench"]
@@ -146,6 +149,11 @@ fn functions_of_the_compiler_are_short() {
     }
     all.sort_unstable_by(|a, b| b.cmp(a));
     assert!(all.len() > 1000, "{} functions were found", all.len());
+    let median = all[all.len() / 2].0;
+    assert!(
+        median <= MEDIAN_FUNCTION,
+        "half of the functions have {median} lines or more"
+    );
     let n_long = all
         .iter()
         .take_while(|(length, _)| *length > LONG_FUNCTION)
