@@ -238,8 +238,6 @@ struct StackSlots {
 struct NodeState<'a> {
     /// What holds in the version being emitted, but for what `mask` and `lane` tell.
     version: Assumed<'a>,
-    /// Whether the node continues the one before: cached values stay valid.
-    continues: bool,
     /// The block whose instructions are emitted.
     block: Option<ir::Block>,
     loc: ir::SrcLoc,
@@ -355,7 +353,6 @@ impl<'a, 'b> Lower<'a, 'b> {
     /// Emits one node: its arrival, its wait if it has one, its instructions and its terminator.
     fn emit_node(&mut self, pos: usize, versions: &[Version<'a>]) {
         self.gangs.next_gang = self.way_out(self.decided.phases.arriving(pos));
-        self.node.continues = self.decided.continues(pos);
         self.arrive(pos);
         match self.plan.order.nodes[pos] {
             Node::LoopEnd(header) => self.emit_loop_end(pos, header),

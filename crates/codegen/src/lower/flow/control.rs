@@ -21,11 +21,15 @@ pub(super) struct Edge<'c> {
 
 impl Lower<'_, '_> {
     /// The start of a node: it is skipped if no lane has arrived. Nodes that share a mask always
-    /// have lanes.
+    /// have lanes. Of one that continues the node before, cached values stay valid.
     pub(in crate::lower) fn arrive(&mut self, pos: usize) {
         if !self.decided.falls_through(pos) {
             let start = self.node_entry(pos);
             self.b.switch_to_block(start);
+        }
+        if self.decided.continues(pos) {
+            self.available.looked_up.clear();
+            return;
         }
         self.start_region(self.decided.classes.arrive[pos]);
         if self.plan.maybe_empty[pos] && self.decided.classes.arrive[pos] == MaskClass::Own(pos) {

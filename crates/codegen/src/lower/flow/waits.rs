@@ -33,7 +33,9 @@ impl Lower<'_, '_> {
             let start = self.node_body(pos);
             self.b.switch_to_block(start);
         }
-        self.start_region(self.decided.classes.body[pos]);
+        if !self.decided.continues(pos) {
+            self.start_region(self.decided.classes.body[pos]);
+        }
     }
 
     /// At the end of a loop that lets others run: when the budget of iterations is spent, the lanes

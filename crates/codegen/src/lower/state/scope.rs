@@ -176,14 +176,8 @@ impl<'a> Lower<'a, '_> {
         at
     }
 
-    /// Drops cached values, since other predecessors may lead here, unless the code continues the
-    /// node before.
+    /// Drops cached values, since other predecessors may lead here.
     pub(in crate::lower) fn start_region(&mut self, class: MaskClass) {
-        // The code before may be for other lanes.
-        self.available.looked_up.clear();
-        if self.node.continues {
-            return;
-        }
         self.available = Available::default();
         self.slots.fragments.forget();
         let is_full = self.inputs.whole_gangs && class == MaskClass::Entry;
