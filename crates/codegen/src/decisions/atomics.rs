@@ -86,7 +86,12 @@ impl Rmw {
     /// The op that combines operands before the element is updated, for ops whose order does not
     /// matter.
     fn combining(self) -> Option<IntBinaryOp> {
-        if !is_integer(self.fmt) || self.fmt.ty() < Type::B32 {
+        self.int_op().filter(|_| self.fmt.ty() >= Type::B32)
+    }
+
+    /// The op on integers that makes the new element from the old one and the operand.
+    pub(crate) fn int_op(self) -> Option<IntBinaryOp> {
+        if !is_integer(self.fmt) {
             return None;
         }
         let signed = matches!(self.fmt, AtomicFmt::S32 | AtomicFmt::S64);

@@ -41,17 +41,19 @@ impl Emitter<'_> {
             self.external.kept.push(data);
         }
         let number = self.external.kept.len() as u32 - 1;
-        let sig = || cl::Signature::new(CallConv::triple_default(&target_lexicon::Triple::host()));
-        let func_ref = self.imported(KEPT, number, false, sig);
-        self.ins().func_addr(types::I64, func_ref)
+        self.address_of_kept(KEPT, number)
     }
 
     /// The address of products of matrices, which live as long as the kernel.
     pub(crate) fn kept_products(&mut self, products: Products) -> cl::Value {
         self.external.products.push(products);
         let number = self.external.products.len() as u32 - 1;
+        self.address_of_kept(PRODUCTS, number)
+    }
+
+    fn address_of_kept(&mut self, namespace: u32, number: u32) -> cl::Value {
         let sig = || cl::Signature::new(CallConv::triple_default(&target_lexicon::Triple::host()));
-        let func_ref = self.imported(PRODUCTS, number, false, sig);
+        let func_ref = self.imported(namespace, number, false, sig);
         self.ins().func_addr(types::I64, func_ref)
     }
 

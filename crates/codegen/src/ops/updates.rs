@@ -192,32 +192,17 @@ impl Emitter<'_> {
                 let less = self.ins().iadd_imm_s(old, -1);
                 self.ins().select(wrap, a, less)
             }
-            AtomicOp::And => self.ins().band(old, a),
-            AtomicOp::Or => self.ins().bor(old, a),
-            AtomicOp::Xor => self.ins().bxor(old, a),
-            AtomicOp::Add | AtomicOp::Min | AtomicOp::Max => match float_fmt(rmw.fmt) {
-                Some((fmt, false)) => self.float_update(rmw, fmt, at, old, a),
-                Some((fmt, true)) => self.update_halves(rmw, fmt, at, old, a),
-                None => self.int_update(rmw, old, a),
-            },
-        }
-    }
-
-    fn int_update(&mut self, rmw: Rmw, old: cl::Value, a: cl::Value) -> cl::Value {
-        let signed = matches!(rmw.fmt, AtomicFmt::S32 | AtomicFmt::S64);
-        match rmw.op {
-            AtomicOp::Min if signed => self.ins().smin(old, a),
-            AtomicOp::Min => self.ins().umin(old, a),
-            AtomicOp::Max if signed => self.ins().smax(old, a),
-            AtomicOp::Max => self.ins().umax(old, a),
-            AtomicOp::Exch
-            | AtomicOp::Cas
-            | AtomicOp::Add
-            | AtomicOp::Inc
-            | AtomicOp::Dec
-            | AtomicOp::And
+            AtomicOp::And
             | AtomicOp::Or
-            | AtomicOp::Xor => self.ins().iadd(old, a),
+            | AtomicOp::Xor
+            | AtomicOp::Add
+            | AtomicOp::Min
+            | AtomicOp::Max => match (float_fmt(rmw.fmt), rmw.int_op()) {
+                (Some((fmt, false)), _) => self.float_update(rmw, fmt, at, old, a),
+                (Some((fmt, true)), _) => self.update_halves(rmw, fmt, at, old, a),
+                (None, Some(op)) => self.plain_op(op, old, a),
+                (None, None) => unreachable!("elements are integers or floats"),
+            },
         }
     }
 

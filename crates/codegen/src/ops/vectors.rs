@@ -144,6 +144,11 @@ impl Emitter<'_> {
         pairs.for_each(|(&var, &value)| self.def_var(var, value));
     }
 
+    /// What variables hold.
+    pub(crate) fn use_vars(&mut self, vars: &[Variable]) -> Parts {
+        vars.iter().map(|&var| self.use_var(var)).collect()
+    }
+
     /// Spreads a scalar over all lanes.
     pub(crate) fn splat_parts(&mut self, ty: Type, x: cl::Value) -> Parts {
         let splat = self.splat(ty, x);

@@ -397,7 +397,7 @@ impl Lower<'_, '_> {
             Some(home) => self.load_home(home, self.func.ty(param)),
             None => {
                 let vars = self.variables(param);
-                vars.iter().map(|&var| self.b.use_var(var)).collect()
+                self.b.use_vars(&vars)
             }
         };
         if self.decided.packed.carried[param] {

@@ -196,7 +196,7 @@ impl<'a> Lower<'a, '_> {
     fn before_exit(&mut self, param: Value, is_shared: bool) -> Parts {
         if is_shared {
             let vars = self.variables(param);
-            return vars.iter().map(|&var| self.b.use_var(var)).collect();
+            return self.b.use_vars(&vars);
         }
         let ty = self.func.ty(param);
         let zero = self.b.zero_vector(ty);

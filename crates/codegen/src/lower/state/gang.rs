@@ -79,7 +79,7 @@ impl Lower<'_, '_> {
     pub(in crate::lower) fn windows(&mut self) -> Parts {
         let vars = self.gang().local.clone();
         assert!(!vars.is_empty(), "a value uses the local windows");
-        vars.iter().map(|&var| self.b.use_var(var)).collect()
+        self.b.use_vars(&vars)
     }
 
     /// Whether gangs that have all stopped at a resume point go on without the runtime.

@@ -54,7 +54,7 @@ impl Lower<'_, '_> {
         if self.decided.counted[node] {
             return Lanes::Bits(self.b.use_var(vars[0]));
         }
-        Lanes::Parts(vars.iter().map(|&var| self.b.use_var(var)).collect())
+        Lanes::Parts(self.b.use_vars(&vars))
     }
 
     /// Lane masks of the node being emitted.

@@ -53,7 +53,7 @@ impl Lower<'_, '_> {
             return Val::Varying(self.load_home(home, self.func.ty(value)));
         }
         let vars = self.variables(value);
-        let parts: Parts = vars.iter().map(|&var| self.b.use_var(var)).collect();
+        let parts = self.b.use_vars(&vars);
         match self.plan.variability[value] {
             Variability::Uniform => Val::Uniform(parts[0]),
             Variability::Affine { stride, .. } => Val::Affine(parts[0], stride),
@@ -391,7 +391,7 @@ impl Lower<'_, '_> {
             return None;
         }
         let vars = self.variables(value);
-        let parts: Parts = vars.iter().map(|&var| self.b.use_var(var)).collect();
+        let parts = self.b.use_vars(&vars);
         self.available.subword.insert(value, parts.clone());
         Some(parts)
     }

@@ -17,14 +17,17 @@ fn makers(func: &Function, x: Value, y: Value) -> Option<(Inst, Inst)> {
     }
 }
 
+/// Whether two values are one, or are made by instructions that are the same in this way.
+fn is_one(func: &Function, [x, y]: [Value; 2], is_same: impl FnOnce(Inst, Inst) -> bool) -> bool {
+    x == y || makers(func, x, y).is_some_and(|(a, b)| is_same(a, b))
+}
+
 /// Whether two vectors are broadcasts of the same scalar or constant.
 pub(super) fn is_same(func: &Function, x: Value, y: Value) -> bool {
-    if x == y {
-        return true;
-    }
-    let Some((a, b)) = makers(func, x, y) else {
-        return false;
-    };
+    is_one(func, [x, y], |a, b| is_same_vector(func, a, b))
+}
+
+fn is_same_vector(func: &Function, a: Inst, b: Inst) -> bool {
     let args = [a, b].map(|inst| func.dfg.inst_args(inst).first());
     let args = args.map(|arg| arg.map(|&arg| func.dfg.resolve_aliases(arg)));
     match ([a, b].map(|inst| func.dfg.insts[inst].opcode()), args) {
@@ -38,19 +41,12 @@ pub(super) fn is_same(func: &Function, x: Value, y: Value) -> bool {
 }
 
 fn is_same_scalar(func: &Function, x: Value, y: Value) -> bool {
-    if x == y {
-        return true;
-    }
-    let Some((a, b)) = makers(func, x, y) else {
-        return false;
-    };
-    let is_constant = matches!(
-        func.dfg.insts[a].opcode(),
-        Opcode::Iconst | Opcode::F32const | Opcode::F64const
-    );
-    is_constant
-        && func.dfg.value_type(x) == func.dfg.value_type(y)
-        && func.dfg.insts[a] == func.dfg.insts[b]
+    is_one(func, [x, y], |a, b| {
+        let opcode = func.dfg.insts[a].opcode();
+        matches!(opcode, Opcode::Iconst | Opcode::F32const | Opcode::F64const)
+            && func.dfg.value_type(x) == func.dfg.value_type(y)
+            && func.dfg.insts[a] == func.dfg.insts[b]
+    })
 }
 
 /// The operands of two isomorphic instructions, each beside its counterpart: the first two of the
