@@ -38,6 +38,7 @@ pub(crate) enum Unit {
     Copy(Inst, Inst),
     /// A load or a store.
     Access(Inst, AccessKind),
+    /// An atomic.
     Atomic(Inst, AtomicKind),
     /// Another effect.
     Effect(Inst),
