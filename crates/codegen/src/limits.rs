@@ -26,9 +26,9 @@ const MOST_BRANCH_ARGS: usize = 100_000;
 const MOST_INSTS_FOR_ONE: usize = 1_500_000;
 
 /// Pairs of a variable that carries a part of a value between nodes and a block of CLIF: SSA
-/// construction has four bytes for each. The kernels of NVIDIA's tf32TensorCoreGemm have more
-/// than half as many, and compile in five seconds.
-const MOST_DEFINITIONS: usize = 1 << 27;
+/// construction has four bytes for each. Kernels of CUB that transform complex numbers have half as
+/// many under memcheck, and compile in a second.
+const MOST_DEFINITIONS: usize = 1 << 28;
 
 /// Places where lanes wait, and functions and continuations that they are resumed at: the state of
 /// a lane has 16 bits, and two states are taken.
@@ -50,9 +50,9 @@ const MOST_BLOCKS: usize = 1 << 14;
 const MOST_SWEPT: u64 = 1 << 28;
 
 /// Pairs of a value that lives across blocks and a block: SSA construction keeps a word or two for
-/// each, and makes parameters of blocks of many. The largest kernels in use have a twentieth of
-/// them.
-const MOST_PLACES: usize = 1 << 24;
+/// each, and makes parameters of blocks of many. Kernels of CUB that transform complex numbers,
+/// unrolled, have a third as many.
+const MOST_PLACES: usize = 1 << 26;
 
 /// Values that calls save, and load again behind them, in all. Recursive functions in use have some
 /// ten at a call.

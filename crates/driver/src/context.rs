@@ -43,6 +43,8 @@ pub struct Context {
 pub(crate) struct Health {
     /// The code of the first fault, 0 before.
     code: AtomicU32,
+    /// The code of work that failed and left the context usable, until a call has told it.
+    untold: AtomicU32,
     is_destroyed: AtomicBool,
 }
 
@@ -84,14 +86,25 @@ impl Object for Context {
 }
 
 impl Health {
-    /// Makes the context unusable; the first failure counts. The report goes out once.
+    /// Notes a failure, which makes the context unusable if it is sticky; the first one counts. The
+    /// report goes out once.
     pub(crate) fn poison(&self, failure: &Failure) {
         report::failure(failure);
-        if failure.is_sticky {
-            let code = failure.code.0;
-            let _ = self
-                .code
-                .compare_exchange(0, code, Ordering::AcqRel, Ordering::Relaxed);
+        let to = match failure.is_sticky {
+            true => &self.code,
+            false => &self.untold,
+        };
+        let code = failure.code.0;
+        let _ = to.compare_exchange(0, code, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// What a call that has waited for work tells: the code of a fault, or once that of work that
+    /// failed otherwise.
+    pub(crate) fn check_done(&self) -> Result<()> {
+        self.check()?;
+        match self.untold.swap(0, Ordering::AcqRel) {
+            0 => Ok(()),
+            code => Err(CUresult(code)),
         }
     }
 
@@ -106,6 +119,7 @@ impl Health {
     /// Makes the context usable again.
     pub(crate) fn clear(&self) {
         self.code.store(0, Ordering::Release);
+        self.untold.store(0, Ordering::Release);
     }
 
     pub(crate) fn is_destroyed(&self) -> bool {
@@ -148,8 +162,14 @@ impl Context {
         self.n_users.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Waits for all work of all streams.
+    /// Waits for all work of all streams, and tells whether it went well.
     pub(crate) fn synchronize(&self) -> Result<()> {
+        self.wait();
+        self.health.check_done()
+    }
+
+    /// Waits for all work of all streams.
+    pub(crate) fn wait(&self) {
         let mut streams = vec![self.legacy.clone()];
         let of_this = stream::STREAMS
             .all()
@@ -162,12 +182,11 @@ impl Context {
         }
         report::flush();
         memory::pool::on_synchronize();
-        self.health.check()
     }
 
     /// Waits for work, then frees what belongs to the context.
     fn destroy(&self) {
-        let _ = self.synchronize();
+        self.wait();
         self.health.is_destroyed.store(true, Ordering::Release);
         stream::remove_all(self.handle);
         event::remove_all(self.handle);
@@ -408,7 +427,7 @@ pub fn get_api_version(handle: CUcontext) -> Result<u32> {
 /// Makes a context that has failed usable again, with memory and modules as they are. An extension.
 pub fn clear_error(handle: CUcontext) -> Result<()> {
     let context = get_or_current(handle)?;
-    let _ = context.synchronize();
+    context.wait();
     context.health.clear();
     Ok(())
 }
@@ -416,7 +435,7 @@ pub fn clear_error(handle: CUcontext) -> Result<()> {
 /// Waits for the work of all contexts, and makes those usable again that have failed. An extension.
 pub fn clear_all_errors() {
     for context in CONTEXTS.all() {
-        let _ = context.synchronize();
+        context.wait();
         context.health.clear();
     }
 }

@@ -127,6 +127,17 @@ pub(crate) fn arena_contains(addr: u64) -> bool {
         .is_some_and(|engine| engine.arena_range().contains(&addr))
 }
 
+/// Tells that the host has written memory, or may do so at any time, for those who look for reads
+/// of what was never written.
+pub(crate) fn note_written(addr: u64, len: u64) {
+    if let Some(Ok(engines)) = ENGINES.get()
+        && let Some(engine) = engines.first()
+        && engine.arena_range().contains(&addr)
+    {
+        engine.note_written(addr, len);
+    }
+}
+
 // --- The interface ---
 
 /// `cuDeviceGetCount`.

@@ -206,7 +206,7 @@ pub fn synchronize(handle: CUevent) -> Result<()> {
 
 fn health_of(event: &Event) -> Result<()> {
     match event.record() {
-        Some(Record::Run { mark, .. }) => mark.stream.health.check(),
+        Some(Record::Run { mark, .. }) => mark.stream.health.check_done(),
         Some(Record::Captured(_)) | None => Ok(()),
     }
 }

@@ -11,6 +11,7 @@
 
 use ptxjit_runtime::host;
 
+use crate::device;
 use crate::error::Result;
 use crate::types::{CUresult, HostPtr, Raw};
 
@@ -30,19 +31,25 @@ pub(crate) fn read_bytes(from: u64, bytes: &mut [u8]) -> Result<()> {
 /// Copies bytes to the client's memory.
 pub(crate) fn write_bytes(to: u64, bytes: &[u8]) -> Result<()> {
     // SAFETY: the client has named this memory as the place for a result.
-    unsafe { host::write(to, bytes) }.map_err(|_| CUresult::INVALID_VALUE)
+    unsafe { host::write(to, bytes) }.map_err(|_| CUresult::INVALID_VALUE)?;
+    device::note_written(to, bytes.len() as u64);
+    Ok(())
 }
 
 /// Copies between memory of the client and of devices, in any direction.
 pub(crate) fn copy(to: u64, from: u64, len: u64) -> Result<()> {
     // SAFETY: the target is device memory, or the client has named it as the target of a copy.
-    unsafe { host::copy(to, from, len) }.map_err(|_| CUresult::INVALID_VALUE)
+    unsafe { host::copy(to, from, len) }.map_err(|_| CUresult::INVALID_VALUE)?;
+    device::note_written(to, len);
+    Ok(())
 }
 
 /// Fills memory with a pattern of 1, 2 or 4 bytes.
 pub(crate) fn fill(to: u64, pattern: &[u8], len: u64) -> Result<()> {
     // SAFETY: as for `copy`.
-    unsafe { host::fill(to, pattern, len) }.map_err(|_| CUresult::INVALID_VALUE)
+    unsafe { host::fill(to, pattern, len) }.map_err(|_| CUresult::INVALID_VALUE)?;
+    device::note_written(to, len);
+    Ok(())
 }
 
 /// Whether all pages of a range can be read.

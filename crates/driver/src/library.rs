@@ -184,7 +184,7 @@ pub fn unload(handle: CUlibrary) -> Result<()> {
     let modules = library.modules.lock();
     for module in modules.values().filter_map(|&module| MODULES.get(module)) {
         if let Some(context) = CONTEXTS.get(module.context) {
-            let _ = context.synchronize();
+            context.wait();
         }
         module.unload();
     }

@@ -221,7 +221,7 @@ pub fn unload(handle: CUmodule) -> Result<()> {
     let context = CONTEXTS
         .get(module.context)
         .ok_or(CUresult::CONTEXT_IS_DESTROYED)?;
-    let _ = context.synchronize();
+    context.wait();
     let module = MODULES.remove(handle.0).ok_or(CUresult::INVALID_HANDLE)?;
     module.end();
     Ok(())

@@ -7,9 +7,10 @@ mod kernel;
 
 use std::path::PathBuf;
 
+use ptxjit_driver::image::jit::Options;
 use ptxjit_driver::memory::{alloc, copy, fill, pool};
-use ptxjit_driver::types::{CUresult, CUstream};
-use ptxjit_driver::{calling, context, fault, init};
+use ptxjit_driver::types::{CUresult, CUstream, HostPtr};
+use ptxjit_driver::{calling, context, fault, init, module};
 
 use kernel::{increment, run};
 
@@ -143,6 +144,13 @@ fn what_a_program_does_with_memory() {
         &["`cuMemFreeAsync` frees memory that was freed before"],
     );
 
+    // A constant is no memory that was allocated, nor freed.
+    let constant = constant();
+    let from = bytes.as_ptr() as u64;
+    let set = calling("cuMemcpyHtoD_v2", || copy::to_device(constant, from, 4));
+    assert_eq!((set, to_host(constant, 4)), (Ok(()), Ok(())));
+    assert_eq!(found(), []);
+
     for size in [16, 48] {
         calling("cuMemAllocHost_v2", || alloc::host_alloc(size, 0)).unwrap();
     }
@@ -153,6 +161,20 @@ fn what_a_program_does_with_memory() {
     ];
     assert_found("leak", &texts);
     check_files();
+}
+
+/// The address of a constant of a module.
+fn constant() -> u64 {
+    let text = c".version 7.0\n.target sm_80\n.address_size 64\n.visible .const .b32 number;\n";
+    let options = Options {
+        count: 0,
+        keys: HostPtr::NULL,
+        values: HostPtr::NULL,
+    };
+    let module = module::load_data(HostPtr(text.as_ptr() as u64), options).unwrap();
+    module::get_global(module, HostPtr(c"number".as_ptr() as u64))
+        .unwrap()
+        .0
 }
 
 /// The files have all of it, the launch among it that is no fault.

@@ -218,6 +218,25 @@ impl Global<'_> {
     }
 }
 
+/// Memory that is no constant: of devices, or registered memory of the host.
+impl Global<'_> {
+    fn read(&self, addr: u64, bytes: &mut [u8]) -> Result<(), MemFault> {
+        if !self.arena.contains(addr) && self.arena.read_registered(addr, bytes).is_some() {
+            return Ok(());
+        }
+        self.check_peers(addr, bytes.len())?;
+        self.arena.read(addr, bytes).map_err(refused)
+    }
+
+    fn write(&self, addr: u64, bytes: &[u8]) -> Result<(), MemFault> {
+        if !self.arena.contains(addr) && self.arena.write_registered(addr, bytes).is_some() {
+            return Ok(());
+        }
+        self.check_peers(addr, bytes.len())?;
+        self.arena.write(addr, bytes).map_err(refused)
+    }
+}
+
 fn refused(err: MemoryError) -> MemFault {
     match err {
         MemoryError::BadRange { note, .. } => MemFault::Forbidden(note),
@@ -237,13 +256,11 @@ impl Memory for Global<'_> {
             bytes.copy_from_slice(constant);
             return Ok(());
         }
-        self.check_peers(addr, bytes.len())?;
-        self.arena.read(addr, bytes).map_err(refused)
+        self.read(addr, bytes)
     }
 
     fn store(&mut self, addr: u64, bytes: &[u8]) -> Result<(), MemFault> {
-        self.check_peers(addr, bytes.len())?;
-        self.arena.write(addr, bytes).map_err(refused)
+        self.write(addr, bytes)
     }
 
     fn update(
@@ -254,13 +271,10 @@ impl Memory for Global<'_> {
     ) -> Result<u64, MemFault> {
         let mut bytes = [0; 8];
         let element = &mut bytes[..size as usize];
-        self.check_peers(addr, element.len())?;
-        self.arena.read(addr, element).map_err(refused)?;
+        self.read(addr, element)?;
         let old = u64::from_le_bytes(bytes);
         let new = update(old).to_le_bytes();
-        self.arena
-            .write(addr, &new[..size as usize])
-            .map_err(refused)?;
+        self.write(addr, &new[..size as usize])?;
         Ok(old)
     }
 

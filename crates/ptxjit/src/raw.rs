@@ -61,6 +61,12 @@ impl Device {
         self.arena.copy(to, from, len).map_err(memory)
     }
 
+    /// Tells [`Device::track_contents`] of bytes of one allocation that were written by other means
+    /// than copies and fills of this library, or that may be at any time.
+    pub fn note_written(&self, addr: u64, len: u64) {
+        self.arena.note_written(addr, len);
+    }
+
     /// Start and size of the allocation that holds `addr`, of this device or of a sibling.
     pub fn range_of(&self, addr: u64) -> Option<(u64, u64)> {
         self.arena.range_of(addr)

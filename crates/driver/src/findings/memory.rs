@@ -255,7 +255,9 @@ pub(crate) fn is_there(addr: u64, len: u64) -> bool {
     };
     let (mut at, end) = (addr, addr.saturating_add(len));
     while at < end && device::arena_contains(at) {
-        match engine.range_of(at) {
+        // Constants lie in no allocation of the engine.
+        let symbol = || REGISTRY.find(at).map(|found| (found.base, found.size));
+        match engine.range_of(at).or_else(symbol) {
             Some((start, size)) if size != 0 => at = start + size,
             _ => return false,
         }

@@ -37,6 +37,10 @@ fn allocate(context: &Context, size: usize, sort: Sort) -> Result<CUdeviceptr> {
         checked(engine.alloc_raw(size as u64, ALIGN))
     })?;
     REGISTRY.add(context, base, size as u64, sort);
+    // The host writes this memory without a call.
+    if matches!(sort, Sort::Managed | Sort::Pinned(_)) {
+        device::note_written(base, size as u64);
+    }
     Ok(base)
 }
 
@@ -108,7 +112,7 @@ pub fn free(addr: CUdeviceptr) -> Result<()> {
     let context = context::current_even_failed()?;
     capture::check_call()?;
     if graph::is_memory(addr) {
-        let _ = context.synchronize();
+        context.wait();
         return graph::free(addr);
     }
     let is_right = |sort| matches!(sort, Sort::Device | Sort::Managed | Sort::Pool(_));
@@ -120,7 +124,7 @@ pub fn free(addr: CUdeviceptr) -> Result<()> {
         return Err(CUresult::INVALID_VALUE);
     }
     // Memory of a context that has failed can be freed without an error.
-    let _ = context.synchronize();
+    context.wait();
     release(&*REGISTRY.take(addr, is_right)?);
     Ok(())
 }
@@ -134,7 +138,7 @@ pub fn free_host(addr: u64) -> Result<()> {
     capture::check_call()?;
     let allocation = REGISTRY.take(addr, |sort| matches!(sort, Sort::Pinned(_)));
     let allocation = allocation.inspect_err(|_| findings::bad_free(addr))?;
-    let _ = context.synchronize();
+    context.wait();
     release(&allocation);
     Ok(())
 }
@@ -192,7 +196,7 @@ pub fn host_unregister(addr: u64) -> Result<()> {
     }
     let allocation = REGISTRY.take(addr, is_registered);
     let allocation = allocation.map_err(|_| CUresult::HOST_MEMORY_NOT_REGISTERED)?;
-    let _ = context.synchronize();
+    context.wait();
     release(&allocation);
     Ok(())
 }

@@ -304,7 +304,7 @@ pub fn destroy(handle: CUarray) -> Result<()> {
         return Err(CUresult::INVALID_HANDLE);
     }
     if let Some(context) = context::CONTEXTS.get(array.context) {
-        let _ = context.synchronize();
+        context.wait();
     }
     ARRAYS
         .remove(handle.0)
@@ -390,7 +390,7 @@ pub fn level(handle: CUmipmappedArray, level: u32) -> Result<CUarray> {
 pub fn destroy_mipmap(handle: CUmipmappedArray) -> Result<()> {
     let mipmap = get_mipmap(handle)?;
     if let Some(context) = context::CONTEXTS.get(mipmap.context) {
-        let _ = context.synchronize();
+        context.wait();
     }
     MIPMAPS.remove(handle.0).ok_or(CUresult::INVALID_HANDLE)?;
     for array in &mipmap.levels {

@@ -193,7 +193,7 @@ impl Stream {
         }
         let mark = self.submit(command)?;
         mark.wait();
-        self.health.check()
+        self.health.check_done()
     }
 
     /// Waits for all that was submitted so far.
@@ -314,7 +314,7 @@ pub fn query(handle: CUstream) -> Result<()> {
     let stream = get(handle)?;
     capture::check_wait(&stream)?;
     match stream.tail() {
-        None => stream.health.check(),
+        None => stream.health.check_done(),
         Some(_) => {
             stream.kick();
             Err(CUresult::NOT_READY)
@@ -334,7 +334,7 @@ pub fn synchronize(handle: CUstream) -> Result<()> {
         deps.iter().for_each(Mark::wait);
     }
     pool::on_synchronize();
-    stream.health.check()
+    stream.health.check_done()
 }
 
 /// `cuStreamGetFlags`.

@@ -1,6 +1,6 @@
 //! A kernel that reads and writes one place in memory.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 use ptxjit_driver::image::jit::Options;
 use ptxjit_driver::launch::{self, Arguments};
@@ -26,32 +26,34 @@ const PTX: &str = "
 
 /// The kernel, loaded into the current context.
 pub(crate) fn increment() -> CUfunction {
-    let text = CString::new(PTX).unwrap();
+    load(PTX, c"increment")
+}
+
+/// A kernel of a module, loaded into the current context.
+pub(crate) fn load(text: &str, name: &CStr) -> CUfunction {
+    let text = CString::new(text).unwrap();
     let options = Options {
         count: 0,
         keys: HostPtr::NULL,
         values: HostPtr::NULL,
     };
     let module = module::load_data(HostPtr(text.as_ptr() as u64), options).unwrap();
-    let name = c"increment";
     module::get_function(module, HostPtr(name.as_ptr() as u64)).unwrap()
 }
 
-/// Runs the kernel to its end.
-pub(crate) fn run(function: CUfunction, address: u64) -> Result<(), CUresult> {
+/// Launches a kernel of one thread that takes an address.
+pub(crate) fn launch(function: CUfunction, address: u64) -> Result<(), CUresult> {
     let params = [&raw const address as u64];
     let arguments = Arguments {
         params: HostPtr(params.as_ptr() as u64),
         extra: HostPtr::NULL,
     };
-    launch::kernel(
-        function,
-        [1; 3],
-        [1; 3],
-        0,
-        CUstream::NULL,
-        arguments,
-        false,
-    )?;
+    let (one, stream) = ([1; 3], CUstream::NULL);
+    launch::kernel(function, one, one, 0, stream, arguments, false)
+}
+
+/// Runs the kernel to its end.
+pub(crate) fn run(function: CUfunction, address: u64) -> Result<(), CUresult> {
+    launch(function, address)?;
     context::synchronize(Default::default())
 }

@@ -170,6 +170,11 @@ impl History {
     }
 }
 
+/// Whether two accesses are those of one copy, which zero-fills what it does not read.
+fn are_of_one_copy(old: &Event, new: &Event) -> bool {
+    new.is_copy() && (old.agent, old.epoch) == (new.agent, new.epoch)
+}
+
 /// Whether an earlier access is ordered before what an agent with this past does now.
 fn is_ordered(old: &Event, new: &Event, clock: &Clock) -> bool {
     // A thread's own copies run beside it; they come after what it did before it asked for them.
@@ -183,7 +188,7 @@ fn lacks_proxy_fence(old: &Event, new: &Event, clock: &Clock) -> bool {
 }
 
 fn race(old: &Event, new: &Event, clock: &Clock, clusters: &Clusters) -> Option<Race> {
-    if !old.is_write && !new.is_write {
+    if !old.is_write && !new.is_write || are_of_one_copy(old, new) {
         return None;
     }
     let hazard = match (old.is_write, new.is_write) {

@@ -88,6 +88,18 @@ impl Arena {
         self.foreign.any.load(Ordering::Acquire)
     }
 
+    /// Reads bytes of one registered range; `None` if they lie in none.
+    pub fn read_registered(&self, addr: u64, bytes: &mut [u8]) -> Option<()> {
+        let is_there = self.is_foreign(addr, bytes.len() as u64);
+        is_there.then(|| read_host(addr, bytes))?
+    }
+
+    /// Writes bytes of one registered range; `None` if they lie in none.
+    pub fn write_registered(&self, addr: u64, bytes: &[u8]) -> Option<()> {
+        let is_there = self.is_foreign(addr, bytes.len() as u64);
+        is_there.then(|| write_host(addr, bytes))?
+    }
+
     /// Whether all bytes lie in one registered range.
     pub(crate) fn is_foreign(&self, addr: u64, len: u64) -> bool {
         let range = self.registered_range(addr);

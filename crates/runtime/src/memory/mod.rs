@@ -406,6 +406,11 @@ impl Arena {
         self.heaps()[part as usize].limit()
     }
 
+    /// Tells that bytes of one allocation were written past the arena, or may be at any time.
+    pub fn note_written(&self, addr: u64, len: u64) {
+        self.contents.written(addr, len);
+    }
+
     /// Start and size of the live allocation, or the mapping, that holds `addr`.
     pub fn range_of(&self, addr: u64) -> Option<(u64, u64)> {
         let part = self.part_of(addr)?;
