@@ -2,12 +2,15 @@
 
 #[path = "memory/kernel.rs"]
 mod kernel;
+#[path = "memory/start.rs"]
+mod start;
 
 use ptxjit_driver::memory::{alloc, copy, fill};
 use ptxjit_driver::types::CUstream;
-use ptxjit_driver::{context, fault, init, stream};
+use ptxjit_driver::{context, fault, stream};
 
 use kernel::{increment, run};
+use start::start;
 
 /// How many reads of what was never written the kernel makes at an address.
 fn found(addr: u64) -> usize {
@@ -19,14 +22,8 @@ fn found(addr: u64) -> usize {
 }
 
 #[test]
-#[expect(unsafe_code, reason = "sets environment variables")]
 fn what_the_host_has_written_is_initialized() {
-    for (name, value) in [("PTXJIT_SANITIZE", "init"), ("PTXJIT_QUIET", "1")] {
-        // SAFETY: this is the only test here, and nothing has read the environment yet, but
-        // through std, which has a lock.
-        unsafe { std::env::set_var(name, value) };
-    }
-    init(0).unwrap();
+    start(&[("PTXJIT_SANITIZE", "init"), ("PTXJIT_QUIET", "1")]);
     context::create(0, 0, 3020).unwrap();
     let fresh = || alloc::alloc(64).unwrap();
     let number = [7u32];

@@ -2,14 +2,17 @@
 
 #[path = "memory/kernel.rs"]
 mod kernel;
+#[path = "memory/start.rs"]
+mod start;
 
 use std::fmt::Write;
 
 use ptxjit_driver::memory::{alloc, copy};
 use ptxjit_driver::types::{CUresult, CUstream};
-use ptxjit_driver::{context, init, stream};
+use ptxjit_driver::{context, stream};
 
 use kernel::{increment, launch, load, run};
+use start::start;
 
 /// A kernel with more barriers than the state of a thread can tell apart.
 fn too_complex() -> String {
@@ -24,12 +27,8 @@ fn too_complex() -> String {
 }
 
 #[test]
-#[expect(unsafe_code, reason = "sets an environment variable")]
 fn a_launch_that_cannot_be_compiled_is_told_once() {
-    // SAFETY: this is the only test here, and nothing has read the environment yet, but through
-    // std, which has a lock.
-    unsafe { std::env::set_var("PTXJIT_QUIET", "1") };
-    init(0).unwrap();
+    start(&[("PTXJIT_QUIET", "1")]);
     context::create(0, 0, 3020).unwrap();
     let addr = alloc::alloc(4).unwrap();
     let number = [7u32];

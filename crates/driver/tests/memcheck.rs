@@ -2,25 +2,20 @@
 
 #[path = "memory/kernel.rs"]
 mod kernel;
+#[path = "memory/start.rs"]
+mod start;
 
+use ptxjit_driver::context;
 use ptxjit_driver::memory::pool;
 use ptxjit_driver::types::{CUresult, CUstream};
-use ptxjit_driver::{context, init};
 
 use kernel::{increment, run};
+use start::start;
 
 /// Allocates 100 bytes of the default pool in a context of its own.
-#[expect(unsafe_code, reason = "sets environment variables")]
 fn allocate() -> u64 {
     static START: std::sync::Once = std::sync::Once::new();
-    START.call_once(|| {
-        for name in ["PTXJIT_MEMCHECK", "PTXJIT_QUIET"] {
-            // SAFETY: all tests come here before anything reads the environment,
-            // but through std, which has a lock.
-            unsafe { std::env::set_var(name, "1") };
-        }
-        init(0).unwrap();
-    });
+    START.call_once(|| start(&[("PTXJIT_MEMCHECK", "1"), ("PTXJIT_QUIET", "1")]));
     context::create(0, 0, 3020).unwrap();
     pool::alloc_async(100, CUstream::NULL).unwrap()
 }

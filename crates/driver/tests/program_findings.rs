@@ -144,12 +144,7 @@ fn what_a_program_does_with_memory() {
         &["`cuMemFreeAsync` frees memory that was freed before"],
     );
 
-    // A constant is no memory that was allocated, nor freed.
-    let constant = constant();
-    let from = bytes.as_ptr() as u64;
-    let set = calling("cuMemcpyHtoD_v2", || copy::to_device(constant, from, 4));
-    assert_eq!((set, to_host(constant, 4)), (Ok(()), Ok(())));
-    assert_eq!(found(), []);
+    constants_are_in_use();
 
     for size in [16, 48] {
         calling("cuMemAllocHost_v2", || alloc::host_alloc(size, 0)).unwrap();
@@ -161,6 +156,17 @@ fn what_a_program_does_with_memory() {
     ];
     assert_found("leak", &texts);
     check_files();
+}
+
+/// A constant is no memory that was allocated, nor freed.
+fn constants_are_in_use() {
+    let addr = constant();
+    let mut bytes = [0u8; 4];
+    let host = bytes.as_mut_ptr() as u64;
+    let set = calling("cuMemcpyHtoD_v2", || copy::to_device(addr, host, 4));
+    let get = calling("cuMemcpyDtoH_v2", || copy::to_host(host, addr, 4));
+    assert_eq!((set, get), (Ok(()), Ok(())));
+    assert_eq!(found(), []);
 }
 
 /// The address of a constant of a module.

@@ -2,22 +2,19 @@
 
 #[path = "memory/kernel.rs"]
 mod kernel;
+#[path = "memory/start.rs"]
+mod start;
 
+use ptxjit_driver::context;
 use ptxjit_driver::memory::alloc;
 use ptxjit_driver::types::CUresult;
-use ptxjit_driver::{context, init};
 
 use kernel::{increment, run};
+use start::start;
 
 #[test]
-#[expect(unsafe_code, reason = "sets environment variables")]
 fn watched_kernels_access_registered_memory_and_no_other() {
-    for (name, value) in [("PTXJIT_SANITIZE", "race"), ("PTXJIT_QUIET", "1")] {
-        // SAFETY: this is the only test here, and nothing has read the environment yet, but
-        // through std, which has a lock.
-        unsafe { std::env::set_var(name, value) };
-    }
-    init(0).unwrap();
+    start(&[("PTXJIT_SANITIZE", "race"), ("PTXJIT_QUIET", "1")]);
     context::create(0, 0, 3020).unwrap();
     let mut numbers = vec![1u32; 100];
     let addr = numbers.as_mut_ptr() as u64;

@@ -39,24 +39,6 @@ pub(crate) enum Update {
     Sum(FloatFmt),
 }
 
-pub(crate) fn is_integer(fmt: AtomicFmt) -> bool {
-    match fmt {
-        AtomicFmt::B16
-        | AtomicFmt::B32
-        | AtomicFmt::B64
-        | AtomicFmt::U32
-        | AtomicFmt::S32
-        | AtomicFmt::U64
-        | AtomicFmt::S64 => true,
-        AtomicFmt::F16
-        | AtomicFmt::F16x2
-        | AtomicFmt::Bf16
-        | AtomicFmt::Bf16x2
-        | AtomicFmt::F32
-        | AtomicFmt::F64 => false,
-    }
-}
-
 impl Rmw {
     pub(crate) fn of(data: &InstData) -> Option<Rmw> {
         let InstData::Atomic { op, fmt, space, .. } = *data else {
@@ -76,7 +58,7 @@ impl Rmw {
     pub(crate) fn has_update(self, flush_denormals: bool) -> bool {
         match (self.op, self.fmt) {
             (AtomicOp::Add, AtomicFmt::F32) if flush_denormals => self.space == Space::Global,
-            (AtomicOp::Add | AtomicOp::Min | AtomicOp::Max, fmt) if !is_integer(fmt) => {
+            (AtomicOp::Add | AtomicOp::Min | AtomicOp::Max, fmt) if fmt.is_float() => {
                 !flush_denormals
             }
             _ => true,
@@ -91,7 +73,7 @@ impl Rmw {
 
     /// The op on integers that makes the new element from the old one and the operand.
     pub(crate) fn int_op(self) -> Option<IntBinaryOp> {
-        if !is_integer(self.fmt) {
+        if self.fmt.is_float() {
             return None;
         }
         let signed = matches!(self.fmt, AtomicFmt::S32 | AtomicFmt::S64);

@@ -20,15 +20,17 @@ impl Lower<'_, '_> {
         }
     }
 
+    fn fence(&mut self, sem: ir::MemSem) {
+        if sem == ir::MemSem::Sc || !cfg!(target_arch = "x86_64") {
+            self.b.ins().fence();
+        }
+    }
+
     /// Other instructions with effects, and those that read what is not an operand.
     pub(super) fn emit_effect(&mut self, inst: Inst) {
         let node = &self.func.insts[inst];
         match &node.data {
-            InstData::Fence { sem, .. } => {
-                if *sem == ir::MemSem::Sc || !cfg!(target_arch = "x86_64") {
-                    self.b.ins().fence();
-                }
-            }
+            InstData::Fence { sem, .. } => self.fence(*sem),
             InstData::Sreg { sreg } => {
                 let val = self.sreg(*sreg);
                 self.def(node.results[0], val);

@@ -10,7 +10,7 @@ use ptxjit_ir::{
 };
 
 use super::{Emitter, WINDOW, int_type};
-use crate::decisions::atomics::{Rmw, is_integer};
+use crate::decisions::atomics::Rmw;
 
 /// The format of float elements, and whether there are two of them.
 fn float_fmt(fmt: AtomicFmt) -> Option<(FloatFmt, bool)> {
@@ -33,36 +33,25 @@ fn float_fmt(fmt: AtomicFmt) -> Option<(FloatFmt, bool)> {
 
 impl Rmw {
     /// CLIF's own atomic, where it fits.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "CLIF has atomics of these")]
     pub(crate) fn native(self) -> Option<AtomicRmwOp> {
-        native_op(self.op, self.fmt).filter(|_| !self.is_shared())
-    }
-}
-
-/// CLIF's own atomic, where there is one.
-fn native_op(op: AtomicOp, fmt: AtomicFmt) -> Option<AtomicRmwOp> {
-    let signed = matches!(fmt, AtomicFmt::S32 | AtomicFmt::S64);
-    match op {
-        AtomicOp::Exch => Some(AtomicRmwOp::Xchg),
-        AtomicOp::And => Some(AtomicRmwOp::And),
-        AtomicOp::Or => Some(AtomicRmwOp::Or),
-        AtomicOp::Xor => Some(AtomicRmwOp::Xor),
-        AtomicOp::Add if is_integer(fmt) => Some(AtomicRmwOp::Add),
-        AtomicOp::Min if is_integer(fmt) => Some(if signed {
-            AtomicRmwOp::Smin
-        } else {
-            AtomicRmwOp::Umin
-        }),
-        AtomicOp::Max if is_integer(fmt) => Some(if signed {
-            AtomicRmwOp::Smax
-        } else {
-            AtomicRmwOp::Umax
-        }),
-        AtomicOp::Add
-        | AtomicOp::Min
-        | AtomicOp::Max
-        | AtomicOp::Cas
-        | AtomicOp::Inc
-        | AtomicOp::Dec => None,
+        if self.is_shared() {
+            return None;
+        }
+        if self.op == AtomicOp::Exch {
+            return Some(AtomicRmwOp::Xchg);
+        }
+        match self.int_op()? {
+            IntBinaryOp::Add => Some(AtomicRmwOp::Add),
+            IntBinaryOp::And => Some(AtomicRmwOp::And),
+            IntBinaryOp::Or => Some(AtomicRmwOp::Or),
+            IntBinaryOp::Xor => Some(AtomicRmwOp::Xor),
+            IntBinaryOp::Smin => Some(AtomicRmwOp::Smin),
+            IntBinaryOp::Smax => Some(AtomicRmwOp::Smax),
+            IntBinaryOp::Umin => Some(AtomicRmwOp::Umin),
+            IntBinaryOp::Umax => Some(AtomicRmwOp::Umax),
+            _ => None,
+        }
     }
 }
 
